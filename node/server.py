@@ -155,7 +155,7 @@ class Node:
         self._looked_at = self._swept_at = self._started_at = self._env.clock()
         self._last_index_at_start = 0
         self._resigned = asyncio.Event()
-        self._turns = Turns(self._turn, self._gathered, self._flush)
+        self._turns = Turns(self._turn, self._flush)
         self._stretches = Stretches(self._env.cpu_clock)
         self.authentication = self._make_authentication()
         self.broker = self._make_broker()
@@ -430,9 +430,11 @@ class Node:
         started, began = self._stretches.cpu(), self._env.stopwatch()
         try:
             self.broker.before_turn()
-            self._turns.begun()
+            self._turns.asked = False
             delay = raft.turn()
-            self.broker.after_turn()
+            gathered = self.broker.after_turn()
+            if gathered is not None and gathered < delay:
+                delay = gathered
             if self._env.stopwatch() - began >= limits.STRETCH_NOTED_SECONDS:
                 self._stretches.note("turn", started)
         except RaftStopped as stopped:
@@ -442,9 +444,6 @@ class Node:
             self._fail("turn", error)
             return None
         return delay
-
-    def _gathered(self) -> float | None:
-        return self.broker.wait()
 
     def _flush(self) -> None:
         """Send answers given since the last turn: pongs, renewals, refusals."""

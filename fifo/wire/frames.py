@@ -68,6 +68,8 @@ class Decoder:
         self._rest = bytearray()
         """An unfinished frame: while there is one, `_data` is empty."""
         self._needed = PREFIX.size
+        self.empty = True
+        """Whether nothing is held here."""
 
     @property
     def pending_bytes(self) -> int:
@@ -76,6 +78,7 @@ class Decoder:
 
     def feed(self, data: bytes) -> None:
         """Take bytes as they arrive, in any cut."""
+        self.empty = False
         if self._rest:
             self._rest += data
             if len(self._rest) >= self._needed:
@@ -99,13 +102,17 @@ class Decoder:
             self._check_prefix(header_bytes, raw_bytes)
             split = at + PREFIX.size + header_bytes
             end = split + raw_bytes
-            if end <= len(data):
+            if end == len(data):
+                self._data, self._at, self.empty = b"", 0, True
+                return _frame(data, at + PREFIX.size, split, end, self._containers_max)
+            if end < len(data):
                 self._at = end
                 return _frame(data, at + PREFIX.size, split, end, self._containers_max)
             self._needed = end - at
         if left:
             self._rest += memoryview(data)[at:]
         self._data, self._at = b"", 0
+        self.empty = not self._rest
         return None
 
     def receive_data(self, data: bytes) -> list[Frame | BadMessage]:
@@ -116,7 +123,7 @@ class Decoder:
         """
         self.feed(data)
         frames: list[Frame | BadMessage] = []
-        while (frame := self.next_frame()) is not None:
+        while not self.empty and (frame := self.next_frame()) is not None:
             frames.append(frame)
         return frames
 

@@ -81,7 +81,7 @@ class Opening:
         """Frames that these bytes complete, in order; raises RemoteProtocolError and is closed."""
         self.feed(data)
         frames: list[Frame | BadMessage] = []
-        while (frame := self.next_frame()) is not None:
+        while not self.decoder.empty and (frame := self.next_frame()) is not None:
             frames.append(frame)
         return frames
 

@@ -68,16 +68,13 @@ class Alarms:
         self.memory_held_bytes = 0
         self._node = node
         self._active: dict[tuple[str, str], Alarm] = {}
+        self.refusal: str | None = None
+        """The reason why no message may be published at the moment, or None; every publish asks."""
 
     @property
     def active(self) -> tuple[Alarm, ...]:
         """Alarms that are on now."""
         return tuple(self._active.values())
-
-    @property
-    def refusal(self) -> str | None:
-        """The reason why no message may be published at the moment, or None."""
-        return next((alarm.text for alarm in self._active.values() if alarm.refuses), None)
 
     def measured_disk(self, free_bytes: int) -> None:
         """Note the free space of the journal's disk."""
@@ -130,3 +127,5 @@ class Alarms:
             self._active[key] = alarm
         else:
             self._active.pop(key, None)
+        refusing = (alarm.text for alarm in self._active.values() if alarm.refuses)
+        self.refusal = next(refusing, None)

@@ -45,17 +45,8 @@ class Batcher(Generic[C]):
         self._now = now
         self._full: deque[Batch[C]] = deque()
         self._open: Batch[C] | None = None
-        self._bytes = 0
-
-    @property
-    def gathered_bytes(self) -> int:
-        """Bytes of all commands that have not been taken."""
-        return self._bytes
-
-    @property
-    def empty(self) -> bool:
-        """True while no command is gathered."""
-        return self._open is None and not self._full
+        self.gathered_bytes = 0
+        """Bytes of all commands that have not been taken; 0 only while there is none."""
 
     def add(
         self, build: Callable[[int], Sequence[Any]], context: C, raw: Buffer = b"", *, weight: int
@@ -86,7 +77,7 @@ class Batcher(Generic[C]):
             batch.area_bytes += raw_bytes
         batch.size_bytes += size
         batch.weight += weight
-        self._bytes += size
+        self.gathered_bytes += size
 
     def due(self, now: float, *, in_flight: int) -> bool:
         """Whether a batch should go out now; `in_flight`: entries without an outcome."""
@@ -117,5 +108,5 @@ class Batcher(Generic[C]):
         else:
             batch, self._open = self._open, None
         if batch is not None:
-            self._bytes -= batch.size_bytes - entry.OVERHEAD_BYTES
+            self.gathered_bytes -= batch.size_bytes - entry.OVERHEAD_BYTES
         return batch

@@ -160,38 +160,37 @@ class Broker:
     def before_turn(self) -> None:
         """Submit requests gathered since the last turn, if they are due."""
         self.clock.look()
-        if self.leadership is not None:
-            if self._raft.room_changed():
+        leadership = self.leadership
+        if leadership is not None:
+            if self._raft.rooms.news:
                 self._look_at_room()
-            self.leadership.proposals.flush()
+            if leadership.proposals.batcher.gathered_bytes:
+                leadership.proposals.flush()
 
-    def after_turn(self) -> None:
-        """Carry out the rest of the turn, send all waiting output, and read on or not."""
+    def after_turn(self) -> float | None:
+        """Carry out the rest of the turn, send all waiting output, and read on or not, by the size
+        of what is gathered; seconds until that needs a turn, or None."""
         self.carry_out()
-        self._read_or_not()
+        proposals = None if self.leadership is None else self.leadership.proposals
+        gathered_bytes = 0 if proposals is None else proposals.batcher.gathered_bytes
+        if self.connections.reading:
+            if gathered_bytes > limits.GATHERED_BYTES_MAX:
+                self.connections.stop_reading()
+        elif gathered_bytes <= limits.GATHERED_BYTES_MAX // 2:
+            self.connections.start_reading()
+        return proposals.wait() if proposals is not None and gathered_bytes else None
 
     def carry_out(self) -> None:
         """Answer and deliver what was applied in this turn; then one write per connection."""
-        if self.leadership is not None:
-            self.leadership.carry_out()
-        self.flush()
+        leadership = self.leadership
+        if leadership is not None and (leadership.proposals.outcomes or leadership.reads.waiting):
+            leadership.carry_out()
+        if self.connections.waiting:
+            self.connections.flush()
 
     def flush(self) -> None:
         """Send waiting output, in one write per connection."""
         self.connections.flush()
-
-    def _read_or_not(self) -> None:
-        """Pause or resume reading from all clients, by the size of what is gathered."""
-        proposals = None if self.leadership is None else self.leadership.proposals
-        if self.connections.reading:
-            if proposals is not None and proposals.crowded:
-                self.connections.stop_reading()
-        elif proposals is None or proposals.relaxed:
-            self.connections.start_reading()
-
-    def wait(self) -> float | None:
-        """Seconds until a gathered request needs a turn; None if none does."""
-        return None if self.leadership is None else self.leadership.proposals.wait()
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -218,6 +217,7 @@ class Broker:
     def _look_at_room(self) -> None:
         """Measure what this node has left, and as leader go by what the other members report."""
         alarms = self.alarms
+        self._raft.rooms.news = False
         self._raft.tell_room(
             low_bytes=alarms.disk_low_bytes,
             held_bytes=alarms.memory_held_bytes,

@@ -35,9 +35,11 @@ class ClusterClock:
         Called in every turn of the event loop, so that only a pause of the node makes a gap.
         """
         now = self._monotonic()
-        gap = max(0.0, now - self._looked_at)
+        gap = now - self._looked_at
         self._looked_at = now
-        self._elapsed += min(gap, limits.GAP_SECONDS_MAX)
+        if gap <= 0.0:
+            return 0.0
+        self._elapsed += gap if gap < limits.GAP_SECONDS_MAX else limits.GAP_SECONDS_MAX
         return gap
 
     def follow(self, stamp_ms: int) -> None:

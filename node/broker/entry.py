@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -39,8 +38,7 @@ class EntryUnreadable(ValueError):
     """An entry of the log that this version cannot read: the node must stop instead of guessing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """An unpacked entry. `stamp_ms` is cluster time, `wall_ms` is for people to read."""
 
     machine_version: int

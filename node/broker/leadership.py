@@ -154,10 +154,9 @@ class Leadership:
 
     def carry_out(self) -> None:
         """Answer and deliver the entries applied since the last call."""
-        applied = self.proposals.take_applied()
-        for one in applied:
-            self._carry_out(one)
-        if applied:
+        if self.proposals.outcomes:
+            for one in self.proposals.take_applied():
+                self._carry_out(one)
             self._gets.look()
         if self.reads.waiting:
             self.reads.look()

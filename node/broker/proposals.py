@@ -76,11 +76,13 @@ class Proposals:
         self._turns = turns
         self._counters = counters
         self.weigh = weigh
-        self._batcher: Batcher[Waiter | None] = Batcher(clocks.now)
+        self.batcher: Batcher[Waiter | None] = Batcher(clocks.now)
+        """The gathered commands."""
         self._in_flight: dict[int, tuple[int, float]] = {}
         self._next_ticket = 0
         self._in_flight_bytes = 0
-        self._applied: list[Applied] = []
+        self.outcomes: list[Applied] = []
+        """Entries applied since `take_applied`, oldest first."""
         self._stopped = False
         self.submitted_at = clocks.now()
         self.entries_total = 0
@@ -89,16 +91,6 @@ class Proposals:
     def in_flight(self) -> int:
         """Entries handed to Raft that have no outcome yet."""
         return len(self._in_flight)
-
-    @property
-    def crowded(self) -> bool:
-        """True while more is gathered than may wait: no client should be read."""
-        return self._batcher.gathered_bytes > limits.GATHERED_BYTES_MAX
-
-    @property
-    def relaxed(self) -> bool:
-        """True once clients can be read again."""
-        return self._batcher.gathered_bytes <= limits.GATHERED_BYTES_MAX // 2
 
     # --- proposing --------------------------------------------------------------------------------
 
@@ -111,13 +103,13 @@ class Proposals:
         raw: Buffer = b"",
     ) -> None:
         """Gather one command with its raw part; see `Batcher.add`. `build` must be valid input."""
-        if self._batcher.empty:
+        if not self.batcher.gathered_bytes:
             if self._in_flight:
                 # The batch leaves when that entry commits; an earlier turn would do nothing.
                 self._turns.within(limits.GATHER_SECONDS)
             else:
                 self._turns.ask()
-        self._batcher.add(build, waiter, raw, weight=weight)
+        self.batcher.add(build, waiter, raw, weight=weight)
 
     def propose_command(self, command: Command, waiter: Waiter | None) -> None:
         """Gather one command without a raw part."""
@@ -129,15 +121,14 @@ class Proposals:
 
     def flush(self, *, committed: bool = False) -> None:
         """Hand due batches to Raft, as far as it takes more; `committed`: an entry just was."""
-        if self._batcher.empty:
-            return
-        now = self._now()
+        batcher, now = self.batcher, self._now()
         while (
-            (committed and not self._batcher.empty)
-            or self._batcher.due(now, in_flight=len(self._in_flight))
-        ) and self._room:
+            batcher.gathered_bytes
+            and (committed or batcher.due(now, in_flight=len(self._in_flight)))
+            and self._room
+        ):
             committed = False
-            batch = self._batcher.take()
+            batch = batcher.take()
             assert batch is not None, "a batch is due"
             self._submit(batch)
 
@@ -175,15 +166,13 @@ class Proposals:
 
     def wait(self) -> float | None:
         """Seconds until a gathered batch is due; None if none waits for time alone."""
-        if self._batcher.empty or not self._room:
-            return None
-        return self._batcher.wait(self._now())
+        return self.batcher.wait(self._now()) if self._room else None
 
     # --- outcomes ---------------------------------------------------------------------------------
 
     def applied(self, index: int, replies: Sequence[Reply], effects: Sequence[Effect]) -> None:
         """Note an entry that was applied while this node leads; its waiters are paired next."""
-        self._applied.append(Applied(index, replies, effects))
+        self.outcomes.append(Applied(index, replies, effects))
 
     def _done(self, ticket: int, waiters: Waiters, outcome: Outcome, index: int) -> None:
         if self._stopped:
@@ -192,9 +181,10 @@ class Proposals:
         self._in_flight_bytes -= size
         if outcome is Outcome.COMMITTED:
             self._counters.commit.note(self._now() - submitted_at)
-            if self._applied and self._applied[-1].index == index:
-                self._applied[-1].waiters = waiters
-            self.flush(committed=True)
+            if self.outcomes and self.outcomes[-1].index == index:
+                self.outcomes[-1].waiters = waiters
+            if self.batcher.gathered_bytes:
+                self.flush(committed=True)
             return
         logger.warning(
             "event=entry_lost outcome=%s index=%d commands=%d", outcome.value, index, len(waiters)
@@ -205,7 +195,7 @@ class Proposals:
 
     def take_applied(self) -> list[Applied]:
         """Return the entries applied since the last call, oldest first."""
-        applied, self._applied = self._applied, []
+        applied, self.outcomes = self.outcomes, []
         return applied
 
     def stop(self) -> None:

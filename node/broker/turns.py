@@ -18,19 +18,19 @@ class Turns:
     def __init__(
         self,
         turn: Callable[[], float | None],
-        gathered: Callable[[], float | None],
         flush: Callable[[], None],
     ) -> None:
         """`turn` runs a turn and returns the seconds until the next (None: the node has failed);
-        it calls `begun` once no earlier request can be missed. `gathered`: seconds until gathered
-        requests need a turn, or None. `flush` sends what was answered between turns."""
+        it takes `asked` back once no earlier request can be missed. `flush` sends what was answered
+        between turns."""
         self._run = turn
-        self._gathered = gathered
         self._flush = flush
         self._loop: asyncio.AbstractEventLoop
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = self._turn_due = 0.0
-        self._asked = False
+        self.asked = False
+        """Whether a turn was requested; one that runs answers the requests before it took this
+        back."""
         self._running = False
         self._stopped = True
 
@@ -47,14 +47,10 @@ class Turns:
 
     def ask(self) -> None:
         """Request a turn now; repeated requests are merged into one."""
-        if not self._asked and not self._stopped:
-            self._asked = True
+        if not self.asked and not self._stopped:
+            self.asked = True
             if not self._running:
                 self._loop.call_soon(self._turn)
-
-    def begun(self) -> None:
-        """Count requests up to here as answered by the turn that runs."""
-        self._asked = False
 
     def within(self, seconds: float) -> None:
         """Request a turn at most this much later; one for another reason may come first."""
@@ -65,7 +61,7 @@ class Turns:
 
     def ask_flush(self) -> None:
         """Request a flush; the turn that runs, or has been requested, sends as well."""
-        if not self._running and not self._asked and not self._stopped:
+        if not self._running and not self.asked and not self._stopped:
             self._loop.call_soon(self._flush_now)
 
     def _flush_now(self) -> None:
@@ -80,20 +76,15 @@ class Turns:
             delay = self._run()
         finally:
             self._running = False
-        if delay is not None:
-            self._arm(delay)
-
-    def _arm(self, delay: float) -> None:
-        """Schedule the next turn: at once if this one requested it, otherwise by timer."""
-        if self._asked or not delay:
-            self._asked = True
+        if delay is None:
+            return
+        if self.asked or not delay:
+            self.asked = True
             self._loop.call_soon(self._turn)
             return
-        gathered = self._gathered()
-        if gathered is not None:
-            delay = min(delay, gathered)
         self._turn_due = self._loop.time() + delay
-        self._set_timer()
+        if self._timer is None or self._timer_due > self._turn_due:
+            self._set_timer()
 
     def _set_timer(self) -> None:
         """Have the timer fire no later than the next turn is due. An earlier timer stays as it is:

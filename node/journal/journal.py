@@ -239,9 +239,13 @@ class Journal:
     @property
     def bytes_since_snapshot(self) -> int:
         """Growth of the log since the newest snapshot's last entry, or since its beginning."""
+        return self.log.gathered_end - self.snapshot_end
+
+    @property
+    def snapshot_end(self) -> int:
+        """Position of the log after the newest snapshot's last entry, or its beginning."""
         newest = self._snapshots.newest
-        since = newest.end.log_position if newest is not None else self._segments.first.header.base
-        return self.log.gathered_end - since
+        return newest.end.log_position if newest is not None else self._segments.first.header.base
 
     def begin_snapshot(
         self, index: int, term: int, live: array[int], state_bytes_hint: int = 0

@@ -79,8 +79,29 @@ class DurableLog:
         )
         self._head: Entry | None = None
         self._tail: Entry | None = None
-        self._synced_index = self._index.last_index
         self._writer = LogWriter(segments, clock)
+        # Read many times for each command, and so kept instead of computed: see `_changed`.
+        self.last_index: int
+        """Index of the newest entry, durable or not; `first_index - 1` while there is none."""
+        self.synced_index = self._index.last_index
+        """Every entry up to this one is on the disk."""
+        self.dirty: bool
+        """Something has been added, truncated or changed that is not on the disk yet."""
+        self.gathered_end: int
+        """Position after everything added so far: what a promise made now stands on."""
+        self.synced_end: int
+        """Position up to which everything is on the disk."""
+        self.recent_sync_seconds: float
+        """Mean time of the newest syncs."""
+        self._changed()
+
+    def _changed(self) -> None:
+        """Follow a change of the index or of the writer."""
+        writer = self._writer
+        self.last_index = self._index.last_index
+        self.dirty = writer.gathering or writer.job is not None
+        self.gathered_end, self.synced_end = writer.end, writer.synced_end
+        self.recent_sync_seconds = writer.figures.recent_seconds
 
     # --- the log, as the node reads it ---
 
@@ -95,19 +116,9 @@ class DurableLog:
         return self._entries.base_index + 1
 
     @property
-    def last_index(self) -> int:
-        """Index of the newest entry, durable or not; `first_index - 1` while there is none."""
-        return self._index.last_index
-
-    @property
     def last_term(self) -> int:
         """Term of the newest entry; 0 while there is none."""
         return self._index.last_term
-
-    @property
-    def synced_index(self) -> int:
-        """Every entry up to this one is on the disk."""
-        return self._synced_index
 
     def term_at(self, index: int) -> int:
         """Term of an entry, without reading it. 0 for index 0. IndexError if not in the log."""
@@ -139,7 +150,7 @@ class DurableLog:
             return command
         command = self._read_from_disk(index)
         self._cache.put(index, command)
-        self._cache.trim(self._synced_index)
+        self._cache.trim(self.synced_index)
         return command
 
     def entries(self, first: int, max_bytes: int, max_count: int | None = None) -> list[Entry]:
@@ -167,7 +178,7 @@ class DurableLog:
         behind the entry that `last` says then, where the rest is in memory, or where the log has
         begun later meanwhile. Raises what `read` does.
         """
-        return self._runs.reading(first, lambda: min(last(), self._synced_index))
+        return self._runs.reading(first, lambda: min(last(), self.synced_index))
 
     def last_of(self, first: int, max_bytes: int, max_count: int | None) -> int:
         """The last entry of those that `entries` gives; `first - 1` where it gives none."""
@@ -187,24 +198,9 @@ class DurableLog:
     # --- durability ---
 
     @property
-    def dirty(self) -> bool:
-        """Something has been added, truncated or changed that is not on the disk yet."""
-        return self._writer.gathering or self._writer.job is not None
-
-    @property
     def syncing(self) -> bool:
         """Whether a sync that `begin_sync` gave is under way."""
         return self._writer.job is not None
-
-    @property
-    def gathered_end(self) -> int:
-        """Position after everything added so far: what a promise made now stands on."""
-        return self._writer.end
-
-    @property
-    def synced_end(self) -> int:
-        """Position up to which everything is on the disk."""
-        return self._writer.synced_end
 
     @property
     def covered_end(self) -> int:
@@ -221,11 +217,6 @@ class DurableLog:
     def sync_stats(self) -> SyncStats:
         """Number and times of the syncs since the start."""
         return self._writer.figures
-
-    @property
-    def recent_sync_seconds(self) -> float:
-        """Mean time of the newest syncs."""
-        return self._writer.figures.recent_seconds
 
     def sync(self) -> None:
         """Make everything gathered durable: one write and one sync; nothing if not dirty.
@@ -252,9 +243,11 @@ class DurableLog:
     def _begin_group(self) -> GroupJob:
         self._write_hint()
         try:
-            return self._writer.begin_group(self._index.last_index, self._next_segment)
+            return self._writer.begin_group(self.last_index, self._next_segment)
         except OSError as problem:
             self._failstop.fail(problem)
+        finally:
+            self._changed()
 
     def making_durable(self) -> OffLoop[None]:
         """Sync off the event loop until everything gathered by now is durable.
@@ -275,11 +268,13 @@ class DurableLog:
                 return
         except OSError as problem:
             self._failstop.fail(problem)
+        finally:
+            self._changed()
         if before < self._term_end <= job.end:
             # With the mark, damage to this very record is seen as damage, not as a torn tail.
             self._write_mark()
-        self._synced_index = job.index
-        self._cache.trim(self._synced_index)
+        self.synced_index = job.index
+        self._cache.trim(job.index)
 
     # --- the log as a sequence ---
 
@@ -328,6 +323,7 @@ class DurableLog:
         self._index.extend(terms, self._writer.add_entries(entries), sizes)
         self._cache.put_run(indexes[0], commands, sum(sizes))
         self._tail = entries[-1]
+        self._changed()
 
     def _check_order(self, indexes: Sequence[int], terms: Sequence[int], largest: int) -> None:
         last_index, last_term = self._index.last_index, self._index.last_term
@@ -363,10 +359,11 @@ class DurableLog:
         # Durable entries of these indexes are no longer those of the log, and a group under way may
         # carry more of them: neither counts as synced. What replaces them goes with a later group.
         self._cache.drop_range(first_removed, last_removed)
-        self._synced_index = min(self._synced_index, first_removed - 1)
+        self.synced_index = min(self.synced_index, first_removed - 1)
         if (job := self._writer.job) is not None:
             job.index = min(job.index, first_removed - 1)
         self._tail = None
+        self._changed()
 
     def set_term(self, term: int, voted_for: str | None) -> None:
         """Set term and vote, and return when they and all before them are on the disk; with
@@ -385,6 +382,7 @@ class DurableLog:
             self._writer.add(records.HARD_STATE, term, 0, (voted_for or "").encode())
             self._term, self._voted_for = term, voted_for
             self._term_end = self._writer.end
+            self._changed()
         if not self.defers_vote_sync:
             self.sync()
             self._write_mark()
@@ -413,6 +411,7 @@ class DurableLog:
         """Buffers the commit hint if it moved, and writes the synced mark if that moved."""
         self._failstop.check()
         self._write_hint()
+        self._changed()
         self._write_mark()
 
     def finish(self) -> None:
@@ -456,10 +455,11 @@ class DurableLog:
         self._cache.clear()
         self._head = self._tail = None
         self._commit_index = meta.index
-        self._synced_index = meta.index
+        self.synced_index = meta.index
         with self._failstop.final():
             self._writer.begin_segment(*self._next_segment())
         self._commit_written = self._commit_index
+        self._changed()
 
 
 def check_name(name: str) -> None:

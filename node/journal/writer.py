@@ -78,7 +78,8 @@ class LogWriter:
         self._clock = clock
         self._seed = segments.current.seed
         self._parts: list[bytes] = []
-        self._job: GroupJob | None = None
+        self.job: GroupJob | None = None
+        """The group on its way to the disk."""
         self.figures = SyncStats()
         self.end = segments.current.end
         """Position after everything added so far."""
@@ -87,17 +88,12 @@ class LogWriter:
         self._marked_end = self.end
 
     def __repr__(self) -> str:
-        return f"<LogWriter {self.synced_end}..{self.end} {self._job}>"
+        return f"<LogWriter {self.synced_end}..{self.end} {self.job}>"
 
     @property
     def gathering(self) -> bool:
         """Whether something has been added since the last group began."""
         return bool(self._parts)
-
-    @property
-    def job(self) -> GroupJob | None:
-        """The group on its way to the disk."""
-        return self._job
 
     def add(self, kind: int, term: int, index: int, payload: bytes) -> None:
         """Gather one record, opening a group if it is the first."""
@@ -129,12 +125,12 @@ class LogWriter:
         """
         # One group at a time: each group's head says that all before it was synced, which the
         # judgement of a torn tail stands on (`recovery/recovery.py`).
-        assert self._job is None, "one group after the other"
+        assert self.job is None, "one group after the other"
         size = self.end - self.synced_end
         parts, self._parts = self._parts, []
         write = self._segments.append(parts, size)
         job = GroupJob(write, self._clock, end=self.end, index=index, size=size)
-        self._job = job
+        self.job = job
         if self._segments.full:
             job.following = self._follow(*follow())
             job.end = self.end
@@ -143,9 +139,9 @@ class LogWriter:
     def finish_group(self, job: GroupJob) -> bool:
         """Note that a group is durable, after waiting for its job. Harmless when repeated, and
         False then. Raises what the job raised, which is final."""
-        if job is not self._job:
+        if job is not self.job:
             return False
-        self._job = None
+        self.job = None
         job.result()
         self.figures.note(job.seconds, job.size)
         if job.following is not None:

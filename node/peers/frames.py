@@ -190,15 +190,21 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
 }
 """Every frame there is: type number and fields, in order."""
 
-_BY_NUMBER: Final = {number: (name, fields) for name, (number, fields) in FORMATS.items()}
 _PLAIN_KINDS: Final[dict[Callable[[object], bool], type]] = {_uint: int, _bool: bool}
-_PLAIN: Final = {
-    number: (int, *(_PLAIN_KINDS[fits] for _, fits in fields))
-    for number, fields in FORMATS.values()
-    if all(fits in _PLAIN_KINDS for _, fits in fields)
+
+
+def _plain(fields: Fields) -> tuple[type, ...] | None:
+    """Types of the values of a frame that holds numbers and flags only, type number first: nearly
+    all that are sent. None for the others."""
+    kinds = [_PLAIN_KINDS.get(fits) for _, fits in fields]
+    return None if None in kinds else (int, *filter(None, kinds))
+
+
+_BY_NUMBER: Final = {
+    number: (name, fields, ("type", *(field for field, _ in fields)), _plain(fields))
+    for name, (number, fields) in FORMATS.items()
 }
-"""Types of the values of frames that hold numbers and flags only, type number first: nearly all
-that are sent."""
+"""Every frame by its number: name, fields, keys of the message, types where they are plain."""
 
 _packer = msgpack.Packer()
 _ENTRY_BYTES_MAX: Final = limits.ENTRY_BYTES_MAX + 1
@@ -254,16 +260,13 @@ def decode(header: Bytes, raw: memoryview) -> Message:
     known = _BY_NUMBER.get(values[0])
     if known is None:
         raise FrameInvalid(f"unknown frame type {_shown(values[0])}")
-    name, fields = known
-    if len(values) != len(fields) + 1:
-        raise FrameInvalid(f"{name} has {len(values) - 1} fields, must have {len(fields)}")
-    message: Message = {"type": name}
+    name, fields, keys, plain = known
     # At once where it can be: a call for each number costs more than all else here.
-    plain = _PLAIN.get(values[0]) == (*map(type, values),)
-    if plain and min(values) >= 0 and max(values) < UINT_MAX:
-        message.update(zip((field for field, _ in fields), values[1:], strict=True))
+    if plain == (*map(type, values),) and min(values) >= 0 and max(values) < UINT_MAX:
+        message: Message = dict(zip(keys, values, strict=True))
+        message["type"] = name
     else:
-        _check_fields(message, fields, values[1:])
+        message = _checked_fields(name, fields, values[1:])
     if name == "append_entries":
         _attach_entries(message, raw)
     elif name == "snapshot_entries":
@@ -275,15 +278,17 @@ def decode(header: Bytes, raw: memoryview) -> Message:
     return message
 
 
-def _check_fields(message: dict[str, Any], fields: Fields, values: list[Any]) -> None:
-    """Take values into the message, each of which has to fit."""
+def _checked_fields(name: str, fields: Fields, values: list[Any]) -> Message:
+    """The message of a frame, of whose values each has to fit."""
+    if len(values) != len(fields):
+        raise FrameInvalid(f"{name} has {len(values)} fields, must have {len(fields)}")
+    message: Message = {"type": name}
     for (field, fits), value in zip(fields, values, strict=True):
         number = type(value) is int
         if not (0 <= value < UINT_MAX and fits is _uint if number else fits(value)):
-            raise FrameInvalid(
-                f"{message['type']}.{field} is ill-typed or out of range: {_shown(value)}"
-            )
+            raise FrameInvalid(f"{name}.{field} is ill-typed or out of range: {_shown(value)}")
         message[field] = value
+    return message
 
 
 def _attach_entries(message: dict[str, Any], raw: memoryview) -> None:

@@ -48,28 +48,26 @@ def known_commands(commands: Iterable[bytes]) -> bool:
     return not [one for one in commands if not one.startswith(COMMAND_BYTE) and one != NO_OP]
 
 
-class PeerNode:
+class PeerNode(int):
     """A member by name. Equal names give the same object, so that looking one up in a table of
-    peers compares identities and never runs Python code."""
-
-    __slots__ = ("_hash", "id")
+    peers compares identities and never runs Python code: it is a number for the sake of its hash.
+    """
 
     id: str
-    _hash: int
     _made: ClassVar[dict[str, PeerNode]] = {}
 
     def __new__(cls, name: str) -> PeerNode:
         """Return the node of this name; made on first use."""
         found = cls._made.get(name)
         if found is None:
-            found = cls._made[name] = super().__new__(cls)
+            found = cls._made[name] = super().__new__(cls, zlib.crc32(name.encode()))
             found.id = name
-            # Kept, because tables of the peers are looked into many times a turn.
-            found._hash = zlib.crc32(name.encode())
         return found
 
-    def __hash__(self) -> int:
-        return self._hash
+    # Two names may share a number, and are two members all the same.
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = int.__hash__
 
     def __repr__(self) -> str:
         return f"PeerNode({self.id!r})"

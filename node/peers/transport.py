@@ -103,6 +103,8 @@ class PeerLink(asyncio.BufferedProtocol):
         self._heard = False
         self._certified: frozenset[str] | None = None
         self.proven = False
+        self.node: PeerNode
+        """The other side, once it is proven."""
         self.ended = asyncio.get_running_loop().create_future()
 
     @property
@@ -249,13 +251,14 @@ class PeerLink(asyncio.BufferedProtocol):
         """Write one message. False when the connection is gone."""
         if self._socket is None:
             return False
-        buffers = self._owner.encoded(message)
-        self._owner.counters.sent_bytes_total += sum(map(len, buffers))
+        transport = self._socket
+        buffers, size = self._owner.encoded(message)
+        self._owner.counters.sent_bytes_total += size
         if len(buffers) == 1:
-            self._socket.write(buffers[0])
+            transport.write(buffers[0])
         else:
-            self._socket.writelines(buffers)
-        if self.unsent_bytes > limits.UNSENT_BYTES_MAX:
+            transport.writelines(buffers)
+        if transport.get_write_buffer_size() > limits.UNSENT_BYTES_MAX:
             self._owner.counters.connections_clogged_total += 1
             self.close()
             return False
@@ -312,7 +315,8 @@ class TcpTransport:
         self._dialing_tls = None if tls is None else tls.dialing()
         self._tasks: list[asyncio.Task[None]] = []
         self._acceptor: Acceptor | None = None
-        self._last_sent: tuple[Message, list[Bytes]] = ({}, [])
+        self._last_sent: Message = {}
+        self._last_encoded: tuple[list[Bytes], int] = [], 0
         self.address = ("", 0)
         """Where it listens (the port is the real one where 0 was asked for)."""
         self._closing = False
@@ -345,15 +349,16 @@ class TcpTransport:
         """Number of connections whose peer is not proven yet."""
         return len(self._unproven)
 
-    def encoded(self, message: Message) -> list[Bytes]:
-        """The bytes of a message, which does not change any more. Those of the last one are kept:
-        a leader sends the same entries to one peer after the other."""
-        if message is not self._last_sent[0]:
+    def encoded(self, message: Message) -> tuple[list[Bytes], int]:
+        """The bytes of a message, which does not change any more, and their number. Those of the
+        last one are kept: a leader sends the same entries to one peer after the other."""
+        if message is not self._last_sent:
             buffers = encode(message)
-            if sum(map(len, buffers)) <= journal_limits.JOIN_BYTES:
+            size = sum(map(len, buffers))
+            if size <= journal_limits.JOIN_BYTES and len(buffers) > 1:
                 buffers = [b"".join(buffers)]
-            self._last_sent = message, buffers
-        return self._last_sent[1]
+            self._last_sent, self._last_encoded = message, (buffers, size)
+        return self._last_encoded
 
     # --- life ---
 
@@ -476,12 +481,13 @@ class TcpTransport:
             self.counters.connections_replaced_total += 1
             older.close()
         self._links[link.peer] = link
-        self._receiver.connected(self._nodes[link.peer])
+        link.node = self._nodes[link.peer]
+        self._receiver.connected(link.node)
 
     def link_received(self, link: PeerLink, message: Message) -> None:
-        """A frame of a proven peer, on the one connection that counts."""
-        if self._links.get(link.peer) is link:
-            self._receiver.receive(self._nodes[link.peer], message)
+        """A frame of a proven peer, on the one connection that counts: an older one is closed, and
+        takes nothing any more."""
+        self._receiver.receive(link.node, message)
 
     def link_ended(self, link: PeerLink) -> None:
         """A connection ended; if it was the one of its pair, the node hears of it."""

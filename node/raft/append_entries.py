@@ -8,8 +8,7 @@ not the library and not the network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from node.journal.index import in_order
 from node.peers.message import MessageRefused, known_commands
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from node.peers.message import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The answer to give, and how far the log is known to agree with the leader's."""
 
     success: bool

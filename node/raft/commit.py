@@ -40,6 +40,11 @@ class CommitPath(Elections):
         """Bytes in the log that this leader has not committed yet."""
         self._counted_index = 0
         """Index up to which `log_bytes` was reduced by what is committed."""
+        self.news = True
+        """Whether something has happened since the last tick that the commit rule, or another rule
+        of the tick, goes by: a peer has more, a sync has ended, a connection came or went."""
+        self._ticks_at = 0.0
+        """When the next tick of a leader is due without news or a heartbeat."""
         super().__init__(config, environment)
         self.submissions = self.submissions_class(config, self.counters)
         self._reader = LogReader(
@@ -51,15 +56,28 @@ class CommitPath(Elections):
 
     # --- the log ---
 
+    def tick_due(self, now: float) -> bool:
+        """Whether a tick of this leader could do anything: without news nothing more is committed,
+        and time alone brings a heartbeat, or the end of a leadership that no majority answers."""
+        return (
+            self.news
+            or now > self.next_heartbeat_at
+            or now >= self._ticks_at
+            or self.last_applied < self.commit_index
+        )
+
     def tick(self) -> None:
         """The library's tick, in which a leader counts itself only for what its disk has."""
+        self.news = False
         if self.role == LEADER:
-            self._countable_index = self.countable_index()
-            self.pass_over_committed(self._countable_index)
+            countable_index = self._countable_index = self.countable_index()
+            if countable_index > self.commit_index + 1:
+                self.pass_over_committed(countable_index)
         try:
             self.stock_tick()
         finally:
             self._countable_index = None
+        self._ticks_at = self.clock() + limits.TURN_SECONDS_BUSY
 
     def countable_index(self) -> int:
         """Return how far the library, which counts this node for every index, counts rightly: up to
@@ -118,8 +136,11 @@ class CommitPath(Elections):
         if self.role != LEADER:
             self.replication.end()
             return
+        replication = self.replication
+        if replication.level_at == self.log.last_index or not replication.wanted():
+            return
         now = self.clock()
-        if self.replication.wanted() and self._send_round(now, heartbeat=False):
+        if self._send_round(now, heartbeat=False):
             # These frames carry the commit index, so a heartbeat would add nothing.
             self.next_heartbeat_at = now + self.config.heartbeat_seconds
 
@@ -146,7 +167,8 @@ class CommitPath(Elections):
         follows in the next, or when it was read, and in between the loop sees to everything else.
         """
         commit_index = self.commit_index
-        self._count_committed(commit_index)
+        if self._counted_index != commit_index or self.role != LEADER:
+            self._count_committed(commit_index)
         first = self.last_applied + 1
         if first > commit_index or self.snapshots.restoring:
             return
@@ -194,8 +216,6 @@ class CommitPath(Elections):
         if self.role != LEADER:
             self.log_bytes = 0
             return
-        if self._counted_index == commit_index:
-            return
         self.log_bytes -= self.log.command_bytes(self._counted_index + 1, commit_index)
         self._counted_index = commit_index
         # Followers learn of the commit with the next entries, or a little later without any.
@@ -206,6 +226,8 @@ class CommitPath(Elections):
     def append_submitted(self) -> None:
         """Append what was submitted, by count and bytes instead of by time (raft.md 3.7)."""
         submissions = self.submissions
+        if not submissions.queued_bytes:
+            return
         if self.role != LEADER:
             submissions.refuse_queued()
             return
@@ -238,6 +260,6 @@ class CommitPath(Elections):
         Otherwise request/response clients, which submit on the answer to their last command,
         would need two turns per command.
         """
-        if self.submissions.queued_bytes and self.role == LEADER:
+        if self.role == LEADER:
             self.append_submitted()
             self.replicate()

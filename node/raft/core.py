@@ -158,13 +158,18 @@ class Core(CommitPath):
             if handler is None:
                 raise MessageRefused(f"no node accepts a message of type {message['type']}")
             if handler(node, message):
-                self._wake()
+                self._ask_turn()
         except MessageRefused:
             self.counters.messages_refused_total += 1
             raise
         except Exception as error:
             self.fail(error)
             self._wake()
+
+    def _ask_turn(self) -> None:
+        """Ask for a turn, in which there is something to tick for."""
+        self.news = True
+        self._wake()
 
     def on_append_entries(self, node: PeerNode, message: Message) -> bool:
         """Entries or a heartbeat. True when the log, the commit index or the leader changed."""
@@ -263,7 +268,7 @@ class Core(CommitPath):
             and not self.asked_to_stand
             and self.rejoin is None
             and not self.submissions.refused
-            and not self.snapshots.at_work
+            and self.snapshots.rests_below > 0
         )
 
     def answers_at_once(self) -> bool:
@@ -304,17 +309,18 @@ class Core(CommitPath):
             self.lease.answered(node, message["round"])
             self.last_response[node] = self.clock()
         self.counters.resets_total += message["reset"]
-        news = self.replication.acknowledged(node, message)
-        progress = self.replication.peers[node]
-        self.match_index[node] = progress.counted_index
+        replication = self.replication
+        news = replication.acknowledged(node, message)
+        progress = replication.peers[node]
+        counted_index = self.match_index[node] = progress.counted_index
         self.next_index[node] = progress.next_index
         if self._proof_wanted_at is not None:
             self._look_for_proof(self._proof_wanted_at)
             return True  # Each answer is news for the owner, who asked whether this node leads.
         return news and (
-            progress.counted_index > self.commit_index
+            counted_index > self.commit_index
             or self.transfer is not None
-            or self.replication.wanted()
+            or (replication.level_at != self.log.last_index and replication.wanted())
         )
 
     def on_snapshot(self, node: PeerNode, message: Message) -> bool:
@@ -433,7 +439,7 @@ class Core(CommitPath):
         super().connected(node)
         self.outbox.forget(node)
         self.replication.connected(node, self.lease.round)
-        self._wake()
+        self._ask_turn()
 
     def disconnected(self, node: PeerNode) -> None:
         self.enter()
@@ -443,7 +449,7 @@ class Core(CommitPath):
         self.lease.connection_ended(node)
         if node == self.leader and self.role == FOLLOWER:
             self._miss_the_leader()
-        self._wake()
+        self._ask_turn()
 
     def _miss_the_leader(self) -> None:
         """Its connection ended, as with a killed process: no more patience than safety asks for.

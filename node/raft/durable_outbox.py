@@ -20,17 +20,12 @@ HELD_TYPES = frozenset({"next_node_idx", "response_vote", "request_vote"})
 class Disk(Protocol):
     """The one thing this module asks of the journal."""
 
-    @property
-    def dirty(self) -> bool:
-        """Whether something that was added is not durable yet."""
-
-    @property
-    def gathered_end(self) -> int:
-        """Position after everything that was added."""
-
-    @property
-    def synced_end(self) -> int:
-        """Position up to which everything is durable."""
+    dirty: bool
+    """Whether something that was added is not durable yet."""
+    gathered_end: int
+    """Position after everything that was added."""
+    synced_end: int
+    """Position up to which everything is durable."""
 
     @property
     def covered_end(self) -> int:
@@ -53,7 +48,8 @@ class DurableOutbox:
         self._transport = transport
         self._disk = disk
         self._counters = counters
-        self._frames: list[tuple[PeerNode, Message, int]] = []
+        self.frames: list[tuple[PeerNode, Message, int]] = []
+        """Messages that wait for the disk: peer, message, and the position that it stands on."""
         self.transfer_term = 0
         """The term to be stood for because its leader asked for that; 0 for none."""
 
@@ -62,12 +58,12 @@ class DurableOutbox:
         if message["type"] == "request_vote":
             # The library knows no such flag; it is true of one term only (raft.md 3.8).
             message["transfer"] = message["term"] == self.transfer_term
-        if message["type"] not in HELD_TYPES or not (self._disk.dirty or self._frames):
+        if message["type"] not in HELD_TYPES or not (self._disk.dirty or self.frames):
             return self._transport.send(node, message)
         self._counters.held_frames_total += 1
         end = self._disk.gathered_end
         if not self._merged(node, message, end):
-            self._frames.append((node, message, end))
+            self.frames.append((node, message, end))
         return True
 
     def send_at_once(self, node: PeerNode, message: Message) -> bool:
@@ -81,11 +77,11 @@ class DurableOutbox:
         the leader all of it; but none that the sync under way releases waits for the next.
         """
         # A refusal names a place in the leader's own log, which no later answer stands for.
-        if not self._frames or message["type"] != "next_node_idx" or not message["success"]:
+        if not self.frames or message["type"] != "next_node_idx" or not message["success"]:
             return False
         # The last frame only: merged into an earlier one it would overtake what was said since,
         # such as a vote to the same peer.
-        other, last, last_end = self._frames[-1]
+        other, last, last_end = self.frames[-1]
         if other != node or last["type"] != "next_node_idx" or not last["success"]:
             return False
         # Another term has another leader, which must not count this. And an acknowledgement of
@@ -99,16 +95,16 @@ class DurableOutbox:
         # Maxima: the answer to a frame that was sent again may name less than the one before.
         last["next_node_idx"] = max(last["next_node_idx"], message["next_node_idx"])
         last["round"] = max(last["round"], message["round"])
-        self._frames[-1] = (node, last, end)
+        self.frames[-1] = (node, last, end)
         return True
 
     def release(self, term: int) -> None:
         """Send what stands on durable records only, except what another term said."""
         synced_end = self._disk.synced_end
         count = 0
-        while count < len(self._frames) and self._frames[count][2] <= synced_end:
+        while count < len(self.frames) and self.frames[count][2] <= synced_end:
             count += 1
-        frames, self._frames = self._frames[:count], self._frames[count:]
+        frames, self.frames = self.frames[:count], self.frames[count:]
         for node, message, _ in frames:
             if message["term"] == term:
                 self._transport.send(node, message)
@@ -117,9 +113,6 @@ class DurableOutbox:
 
     def forget(self, node: PeerNode) -> None:
         """The connection to `node` ended: what was meant for it dies with it."""
-        kept = [frame for frame in self._frames if frame[0] != node]
-        self._counters.held_frames_dropped_total += len(self._frames) - len(kept)
-        self._frames = kept
-
-    def __len__(self) -> int:
-        return len(self._frames)
+        kept = [frame for frame in self.frames if frame[0] != node]
+        self._counters.held_frames_dropped_total += len(self.frames) - len(kept)
+        self.frames = kept

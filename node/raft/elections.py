@@ -133,7 +133,7 @@ class Elections(Library):
             self.nodes,
             self.config,
             self.journal,
-            self.outbox,
+            environment.transport,  # Not the outbox: entries are never held.
             clock=self.clock,
             counters=self.counters,
             worker=environment.workers.reads,

@@ -50,10 +50,15 @@ class RaftNode:
         self._workers = environment.workers
         self._fetcher = BodyFetcher(self._journal, self._workers.reads, self._read_failed)
         self._core = self.core_class(config, environment)
+        self.rooms = self._core.rooms
+        """The reports of the members. `rooms.news`: the owner should look at them before
+        the next second, for one has come, or much was written here; it takes that back."""
         self._announced = FOLLOWER, self.term
         self._announced_leading: int | None = None
         self._closed = False
         self._syncs_off_loop = False
+        self._sync_seconds_bound = limits.SLOW_SYNC_SECONDS
+        """Mean time of a sync above which the loop is not made to wait for it."""
         self._gathering = False
         self._rests_until = 0.0
 
@@ -122,7 +127,8 @@ class RaftNode:
         core = self._core
         core.enter()
         try:
-            self._raise_failure()
+            if core.failure is not None:
+                raise core.failure
             return self._turn()
         except RaftStopped as stopped:
             self._stop(stopped)
@@ -133,67 +139,109 @@ class RaftNode:
             assert core.failure is not None
             raise core.failure from error
 
+    # Most turns find nothing to do in most steps: whether there is, is asked here, of plain
+    # attributes, before a step is called.
+
     def _turn(self) -> float:
-        core = self._core
+        core, log = self._core, self._log
         self._announce()
-        self._judge_disk()
-        self._sync()
+        if (log.recent_sync_seconds > self._sync_seconds_bound) != self._syncs_off_loop:
+            self._judge_disk()
+        if log.dirty or core.outbox.frames:
+            self._sync()
         if self._rests_until and core.merely_follows():
             rest = self._rests_until - self._clock()
             if rest > 0:
                 return max(rest, limits.TURN_SECONDS_MIN)
         self._gathering = True  # What is submitted before the last sync is taken by this turn.
-        core.submissions.answer_refused()
-        core.submissions.expire(self._clock())
-        core.prepare_election()
-        # The commit rule runs first in the tick, and counts for the leader what is durable.
-        core.tick()
-        self._announce()
-        core.replicate()
-        core.leave_hanging_disk()
-        core.advance_transfer()
-        self._before_sync()
-        core.take_late()
+        self._move_on()
         self._gathering = False
         if core.submissions.refused:
             self._wake()  # The next turn tells them.
-        appended = self._sync()
-        self._raise_failure()
-        working = core.work_on_snapshots()
-        rests = self.applied_index == self.commit_index and core.merely_follows()
-        self._rests_until = self._clock() + limits.FOLLOW_SECONDS if rests else 0.0
+        appended = log.dirty
+        if appended or core.outbox.frames:
+            self._sync()
+        if core.failure is not None:
+            raise core.failure
         # Alone, the next turn commits what this one made durable; a sync off the event loop asks
         # for that turn itself.
-        again = appended and not self._config.peers and not self._log.dirty
-        delay = self._delay(again=again)
+        again = appended and not self._config.peers and not log.dirty
+        return self._end_turn(again=again)
+
+    def _move_on(self) -> None:
+        """The steps between the first sync of a turn and its last."""
+        core, now = self._core, self._clock()
+        submissions = core.submissions
+        if submissions.refused:
+            submissions.answer_refused()
+        if now >= submissions.expires_at:
+            submissions.expire(now)
+        if core.role != LEADER:
+            core.prepare_election()
+        # The commit rule runs first in the tick, and counts for the leader what is durable.
+        if core.role != LEADER or core.tick_due(now):
+            core.tick()
+            self._announce()
+        else:
+            core.append_submitted()
+        core.replicate()
+        if core.sync_began_at is not None:
+            core.leave_hanging_disk()
+        if core.transfer is not None:
+            core.advance_transfer()
+        self._before_sync()
+        if submissions.queued_bytes:
+            core.take_late()
+
+    def _end_turn(self, *, again: bool) -> float:
+        """After the last sync: a slice for snapshots, and the seconds until the next turn."""
+        core, log, now = self._core, self._log, self._clock()
+        snapshots = core.snapshots
+        busy = False
+        if now >= snapshots.rests_until or log.gathered_end >= snapshots.rests_below:
+            busy = core.work_on_snapshots()
+        if core.role == LEADER:
+            self._rests_until = 0.0
+            busy = busy or (core.replication.level_at != log.last_index and core.sending_on)
+        else:
+            rests = core.last_applied == core.commit_index and core.merely_follows()
+            self._rests_until = now + limits.FOLLOW_SECONDS if rests else 0.0
+        if again or (core.last_applied < core.commit_index and core.applying):
+            return 0.0
         # Not at once: between two slices the loop reads what has come.
-        return min(delay, limits.TURN_SECONDS_MIN) if working or core.sending_on else delay
+        return limits.TURN_SECONDS_MIN if busy else self._delay(now)
+
+    def _delay(self, now: float) -> float:
+        core = self._core
+        if core.role == LEADER:
+            due, longest = core.next_heartbeat_at, limits.TURN_SECONDS_BUSY
+        else:
+            due, longest = core.election_deadline, limits.TURN_SECONDS_IDLE
+        return min(max(due - now, limits.TURN_SECONDS_MIN), longest)
 
     def _judge_disk(self) -> None:
         """Choose whether fsync runs on the loop or on a worker thread."""
         log = self._log
-        bound = limits.FAST_SYNC_SECONDS if self._syncs_off_loop else limits.SLOW_SYNC_SECONDS
-        self._syncs_off_loop = log.recent_sync_seconds > bound
+        slow = self._syncs_off_loop = log.recent_sync_seconds > self._sync_seconds_bound
+        self._sync_seconds_bound = limits.FAST_SYNC_SECONDS if slow else limits.SLOW_SYNC_SECONDS
         # Alone, there is no peer whose answer comes after the sync.
-        log.defers_vote_sync = self._syncs_off_loop and bool(self._config.peers)
+        log.defers_vote_sync = slow and bool(self._config.peers)
 
-    def _sync(self) -> bool:
-        """Make everything gathered durable, then let go what stands on it. False where there was
-        nothing.
+    def _sync(self) -> None:
+        """Make everything gathered durable, then let go what stands on it.
 
         A slow disk does it off the event loop: turns go on, and what stands on a sync waits for it.
         """
-        log = self._log
-        dirty = log.dirty
-        if not dirty and not self._core.outbox:
-            return False
+        core, log = self._core, self._log
         if not self._syncs_off_loop:
             log.sync()
         elif (job := log.begin_sync()) is not None:
-            self._core.sync_began_at = self._clock()
+            core.sync_began_at = self._clock()
             self._workers.syncs.run(job.run, lambda _: self._synced(job))
-        self._core.outbox.release(self.term)
-        return dirty
+        core.news = True
+        if core.role == LEADER and core.rooms.grown(log.gathered_end):
+            core.rooms.news = True
+        core.outbox.release(core.term)
 
     def _synced(self, job: GroupJob) -> None:
         """A sync off the event loop has ended: its promises leave now, the commit in a turn."""
@@ -202,6 +250,7 @@ class RaftNode:
         core = self._core
         core.enter()
         core.sync_began_at = None
+        core.news = True
         try:
             self._log.finish_sync(job)
             core.outbox.release(self.term)
@@ -217,21 +266,6 @@ class RaftNode:
             self._announced = state, term
             self._announced_leading = term if state == LEADER else None
             self._on_role(self.role, term)
-
-    def _delay(self, *, again: bool) -> float:
-        core = self._core
-        if again or core.applying:
-            return 0.0
-        now = self._clock()
-        if core.role == LEADER:
-            due, longest = core.next_heartbeat_at, limits.TURN_SECONDS_BUSY
-        else:
-            due, longest = core.election_deadline, limits.TURN_SECONDS_IDLE
-        return min(max(due - now, limits.TURN_SECONDS_MIN), longest)
-
-    def _raise_failure(self) -> None:
-        if self._core.failure is not None:
-            raise self._core.failure
 
     def _stop(self, error: Exception) -> None:
         """Nothing further will be known of what was submitted."""
@@ -375,13 +409,6 @@ class RaftNode:
             for node, progress in core.replication.peers.items()
         }
         return {name: room for name, room in found.items() if room is not None}
-
-    def room_changed(self) -> bool:
-        """Whether the owner should look at the rooms before the next second: a report has come, or
-        much was written here. True once for each."""
-        rooms = self._core.rooms
-        news, rooms.news = rooms.news, False
-        return news or rooms.grown(self._log.gathered_end)
 
     def status(self) -> RaftStatus:
         """A snapshot for operators and metrics."""

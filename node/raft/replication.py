@@ -109,12 +109,16 @@ class Replication:
         ordered = sorted(peers, key=lambda node: node.id)
         self.peers = {node: PeerProgress(2, self._make_reader()) for node in ordered}
         self._sent_round = 0
+        self.level_at = 0
+        """Index of the log's last entry where no peer can be sent or asked anything before a later
+        entry comes; 0 where that is not known."""
 
     def _make_reader(self) -> LogReader:
         return LogReader(self._log, self._worker, self._wake, last=lambda: self._log.last_index)
 
     def begin(self, last_round: int) -> None:
         """A new leadership: nothing is known of anyone, every peer is probed."""
+        self.level_at = 0
         self.end()
         for progress in self.peers.values():
             progress.match_index = 0
@@ -129,6 +133,7 @@ class Replication:
 
     def connected(self, node: PeerNode, last_round: int) -> None:
         """A new connection: what was in flight on the old one may be lost."""
+        self.level_at = 0
         progress = self.peers[node]
         progress.connected = True
         if progress.sending is not None:
@@ -149,7 +154,11 @@ class Replication:
         progress = self.peers[node]
         round_number: int = message["round"]
         claimed: int = message["next_node_idx"] - 1
-        self.note_loss(progress, message)
+        if not (progress.counted and message["counted"]):
+            self.note_loss(progress, message)
+        if message["success"] and not progress.probing and progress.sending is None:
+            return progress.matched(min(claimed, self._log.last_index))
+        self.level_at = 0
         if progress.sending is not None:
             if not message["success"] or claimed < progress.sending.meta.index:
                 return False  # It has nothing to compare before it has the snapshot.
@@ -197,6 +206,7 @@ class Replication:
 
     def snapshot_acknowledged(self, node: PeerNode, message: Message) -> bool:
         """Take an answer about a snapshot. True when the peer can be sent more."""
+        self.level_at = 0
         progress = self.peers[node]
         sending = progress.sending
         if sending is None or (sending.meta.index, sending.meta.term) != (
@@ -237,21 +247,25 @@ class Replication:
     def wanted(self) -> bool:
         """Whether some peer can be sent entries, or is to be probed, right now."""
         last = self._log.last_index
+        level = True
         for progress in self.peers.values():
             if not progress.connected:
                 continue
             if progress.sending is not None:
+                level = False
                 if progress.sending.wants():
                     return True
             elif progress.probing:
                 if progress.probe_round == 0:
                     return True
-            elif (
-                progress.next_index <= last
-                and progress.in_flight_bytes < self._config.window_bytes
-                and not progress.reader.waits(progress.next_index)
-            ):
-                return True
+            elif progress.next_index <= last:
+                level = False
+                if (
+                    progress.in_flight_bytes < self._config.window_bytes
+                    and not progress.reader.waits(progress.next_index)
+                ):
+                    return True
+        self.level_at = last if level else 0
         return False
 
     def send(self, term: int, commit_index: int, round_number: int, *, heartbeat: bool) -> bool:
@@ -260,12 +274,15 @@ class Replication:
         self._sent_round = round_number
         frame = _Frame(term, commit_index, round_number)
         all_heard = True
+        sendable_index = self._sendable_index
         for node, progress in self.peers.items():
-            self._look_at_sending(progress)
+            if progress.sending is not None:
+                self._look_at_sending(progress, progress.sending)
             if not progress.connected:
                 continue
-            if progress.sending is None and progress.next_index < self._sendable_index:
-                progress.probe(self._sendable_index, round_number)
+            if progress.sending is None and progress.next_index < sendable_index:
+                self.level_at = 0
+                progress.probe(sendable_index, round_number)
             if progress.sending is not None:
                 self._send_snapshot(node, progress, frame)
                 sent = False  # It has to hear of its leader all the same.
@@ -278,10 +295,9 @@ class Replication:
             all_heard = all_heard and (heartbeat or sent)
         return all_heard
 
-    def _look_at_sending(self, progress: PeerProgress) -> None:
+    def _look_at_sending(self, progress: PeerProgress, sending: SnapshotSender) -> None:
         """Ask a silent peer anew; give up one that is gone, for a snapshot is held for it."""
-        sending = progress.sending
-        if sending is None or sending.reading:
+        if sending.reading:
             return
         silent_seconds = self._clock() - sending.heard_at
         if silent_seconds >= limits.SNAPSHOT_PIN_SECONDS:
@@ -320,18 +336,20 @@ class Replication:
         return True
 
     def _send_window(self, node: PeerNode, progress: PeerProgress, frame: _Frame) -> bool:
-        sent = False
+        sent, last = False, self._log.last_index
         budget_bytes, budget_entries = limits.SEND_BYTES_PER_TURN, journal_limits.READ_ENTRIES_MAX
         while (
             budget_bytes > 0
             and budget_entries > 0
             and progress.connected
-            and progress.next_index <= self._log.last_index
+            and progress.next_index <= last
             and progress.in_flight_bytes < self._config.window_bytes
         ):
-            found = self._window_message(progress, frame, budget_entries)
+            found = frame.messages.get((progress.next_index, budget_entries))
             if found is None:
-                break
+                found = self._window_message(progress, frame, budget_entries)
+                if found is None:
+                    break
             message, count, size = found
             if not self._sender.send(node, message):
                 break
@@ -350,16 +368,14 @@ class Replication:
         """The next entries, how many and the bytes of their commands; peers that are level are sent
         the very same message. None while they are read."""
         first = progress.next_index
-        found = frame.messages.get((first, count_max))
-        if found is None:
-            previous = first - 1
-            entries = progress.reader.take(first, self._config.batch_bytes, count_max)
-            if not entries:
-                return None
-            message = self._message(frame, previous, self._log.term_at(previous), entries)
-            count = len(entries)
-            size = self._log.command_bytes(first, previous + count)
-            found = frame.messages[first, count_max] = message, count, size
+        previous = first - 1
+        entries = progress.reader.take(first, self._config.batch_bytes, count_max)
+        if not entries:
+            return None
+        message = self._message(frame, previous, self._log.term_at(previous), entries)
+        count = len(entries)
+        size = self._log.command_bytes(first, previous + count)
+        found = frame.messages[first, count_max] = message, count, size
         return found
 
     def _send_entries(

@@ -57,7 +57,7 @@ class Rooms:
         self.low_bytes = self.held_bytes = self.high_bytes = 0
         """The owner's part of the own report: its marks, and the memory that it holds."""
         self.news = False
-        """Whether a report has come since the owner looked; the owner sets it back."""
+        """Whether the owner should look at the rooms; it sets this back."""
         self.measured_end = 0
         """Position of the log when the own room was measured last."""
         self._told: PeerNode | None = None

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
 
 from node.raft.config import Outcome
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from node.raft.config import RaftConfig, RaftCounters
 
 logger = logging.getLogger(__name__)
+
+NEVER_EXPIRES: Final = float("inf")
 
 
 @dataclass(slots=True, eq=False)
@@ -49,25 +52,30 @@ class Submissions:
         self._config = config
         self._counters = counters
         self._queue: deque[Submission] = deque()
-        self._refused: list[tuple[Submission, Outcome]] = []
+        self.refused: list[tuple[Submission, Outcome]] = []
+        """Submissions to be answered in the next turn, with their outcomes."""
         self._waiting: deque[Submission] = deque()
         self._left: dict[int, list[Submission]] = {}
         self.queued_bytes = 0
+        self.expires_at = NEVER_EXPIRES
+        """Instant before which nothing here is past its deadline."""
 
     def add(self, submission: Submission, *, accepted: bool) -> None:
         """Queue it; or refuse it, in the next turn, when not `accepted` or the queue is full."""
         if not accepted:
-            self._refused.append((submission, Outcome.NOT_LEADER))
+            self.refused.append((submission, Outcome.NOT_LEADER))
             return
         queued_bytes = self.queued_bytes + len(submission.command)
         if (
             len(self._queue) >= self._config.queue_commands_max
             or queued_bytes > self._config.queue_bytes_max
         ):
-            self._refused.append((submission, Outcome.QUEUE_FULL))
+            self.refused.append((submission, Outcome.QUEUE_FULL))
             return
         self._queue.append(submission)
         self.queued_bytes = queued_bytes
+        if submission.deadline < self.expires_at:
+            self.expires_at = submission.deadline
 
     def take(self, term: int, index: int, bytes_max: int) -> tuple[list[Entry], int]:
         """The entries to be appended in `term` from `index` on, and their bytes: it stops with the
@@ -133,14 +141,9 @@ class Submissions:
         for submission in passed:
             self._settle(submission, Outcome.UNKNOWN)
 
-    @property
-    def refused(self) -> bool:
-        """Whether a refused submission is to be answered in the next turn."""
-        return bool(self._refused)
-
     def answer_refused(self) -> None:
         """Tell the refused; kept until a turn so that `submit` never calls back into its caller."""
-        refused, self._refused = self._refused, []
+        refused, self.refused = self.refused, []
         for submission, outcome in refused:
             self._settle(submission, outcome)
 
@@ -154,6 +157,8 @@ class Submissions:
             self._settle(self._waiting.popleft(), Outcome.UNKNOWN)
         if self._left:
             self._expire_left(now)
+        first = [*islice(self._queue, 1), *islice(self._waiting, 1), *chain(*self._left.values())]
+        self.expires_at = min((one.deadline for one in first), default=NEVER_EXPIRES)
 
     def _expire_left(self, now: float) -> None:
         late = [s for left in self._left.values() for s in left if s.deadline <= now]

@@ -102,9 +102,9 @@ class NoDeadline(Core):
 
 class _QueuesAllTheSame(Submissions):
     def add(self, submission: Submission, *, accepted: bool) -> None:
-        before = len(self._refused)
+        before = len(self.refused)
         super().add(submission, accepted=accepted)
-        if accepted and len(self._refused) > before:
+        if accepted and len(self.refused) > before:
             again = replace(submission, done=lambda outcome, index: None)
             self._queue.append(again)
             self.queued_bytes += len(again.command)

@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
         if self.closing_at is None:
             self.opening.feed(data)
             self._owner.arrived(self)
-            if self.opening.decoder.pending_bytes:
+            if not self.opening.decoder.empty:
                 self._owner.to_watch(self)
 
     def handle(self, share: Share) -> bool:
@@ -148,12 +148,14 @@ class Connection(asyncio.Protocol):
                 return False
             if share.spend(kind):
                 return self._waits
+            if self._answering is None and self.opening.decoder.empty:
+                return False
         return False
 
     @property
     def _waits(self) -> bool:
         """Whether anything is left to handle."""
-        return self._answering is not None or self.opening.decoder.pending_bytes > 0
+        return self._answering is not None or not self.opening.decoder.empty
 
     def _handle_next(self) -> type[Message] | None:
         """Handle a frame, or a piece of a long answer; return what it was, None if none is left."""
@@ -282,25 +284,26 @@ class Connection(asyncio.Protocol):
 
     def flush(self) -> None:
         """Write waiting output, as far as the socket takes it."""
+        if self._confirms and not self.lost:
+            self.flush_confirms()
+        # Only now: a confirm on its way to the socket asks for no other flush.
         self._queued_for_flush = False
         if self.lost:
             return
-        if self._confirms:
-            self.flush_confirms()
-        now = self._now()
-        if not self.output.empty and not self.output.blocked:
-            self._flush_output(now)
+        output = self.output
+        if output.items and not output.blocked:
+            self._flush_output(self._now())
         if self.closing_at is not None:
-            if self.output.empty:
+            if not output.items:
                 self._transport.close()
-        elif self.output.over:
+        elif output.items and output.over:
             logger.warning(
                 "event=peer_closed reason=does_not_read peer=%s waiting_bytes=%d",
                 self.address,
                 self.output.waiting_bytes,
             )
             self.abort()
-        if not self.output.empty:
+        if output.items:
             self._owner.to_watch(self)
 
     def _flush_output(self, now: float) -> None:
@@ -335,13 +338,13 @@ class Connection(asyncio.Protocol):
     @property
     def holding(self) -> bool:
         """Whether output, an unfinished frame or a pending close keeps this connection busy."""
-        pending_bytes = self.opening.decoder.pending_bytes
-        return self.closing_at is not None or not self.output.empty or pending_bytes > 0
+        unfinished = not self.opening.decoder.empty
+        return self.closing_at is not None or bool(self.output.items) or unfinished
 
     def stalled(self, now: float) -> bool:
         """Whether output waits and the peer has taken none of it for too long."""
         output = self.output
-        waits = output.blocked and not output.empty
+        waits = output.blocked and bool(output.items)
         return waits and now - output.moved_at > limits.STALLED_SECONDS
 
     # --- closing ----------------------------------------------------------------------------------

@@ -39,11 +39,12 @@ class Deferred(Protocol):
 class Output:
     """The queue between a connection and its transport."""
 
-    __slots__ = ("_items", "_transport", "blocked", "moved_at", "stands", "waiting_bytes")
+    __slots__ = ("_transport", "blocked", "items", "moved_at", "stands", "waiting_bytes")
 
     def __init__(self, transport: asyncio.Transport, now: float) -> None:
         self._transport = transport
-        self._items: deque[Buffers | Deferred] = deque()
+        self.items: deque[Buffers | Deferred] = deque()
+        """Output that the transport does not have yet."""
         self.waiting_bytes = 0
         self.blocked = False
         self.stands = False
@@ -51,35 +52,30 @@ class Output:
         self.moved_at = now
 
     @property
-    def empty(self) -> bool:
-        """True once the transport has everything."""
-        return not self._items
-
-    @property
     def over(self) -> bool:
         """True while more output waits than the limits allow."""
         return (
             self.waiting_bytes > limits.OUTPUT_BYTES_MAX
-            or len(self._items) > limits.OUTPUT_ITEMS_MAX
+            or len(self.items) > limits.OUTPUT_ITEMS_MAX
         )
 
     def add(self, frame: Buffers) -> None:
         """Queue one frame."""
-        self._items.append(frame)
+        self.items.append(frame)
         self.waiting_bytes += sum(map(len, frame))
 
     def add_first(self, frame: Buffers) -> None:
         """Queue one frame ahead of all others."""
-        self._items.appendleft(frame)
+        self.items.appendleft(frame)
         self.waiting_bytes += sum(map(len, frame))
 
     def add_deferred(self, deferred: Deferred) -> None:
         """Queue frames that are made when their turn comes."""
-        self._items.append(deferred)
+        self.items.append(deferred)
 
     def flush(self, now: float) -> None:
         """Write to the transport what it takes without blocking; several frames at once."""
-        items = self._items
+        items = self.items
         self.stands = False
         while items and not (self.blocked or self.stands):
             buffers: list[Buffer] = []
@@ -109,17 +105,17 @@ class Output:
 
     def needs(self) -> Iterator[Sequence[int]]:
         """The entries that waiting frames need, in order: see `node.raft.FetchWaiter`."""
-        for item in self._items:
+        for item in self.items:
             if not isinstance(item, list):
                 yield from item.needs()
 
     def drop_deferred(self) -> None:
         """Discard frames that are not made yet."""
-        self._items = deque(item for item in self._items if isinstance(item, list))
+        self.items = deque(item for item in self.items if isinstance(item, list))
         self.stands = False
 
     def clear(self) -> None:
         """Discard all output: the peer is gone."""
-        self._items.clear()
+        self.items.clear()
         self.waiting_bytes = 0
         self.stands = False

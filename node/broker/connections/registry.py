@@ -47,8 +47,10 @@ class Connections:
         self._watched: dict[Connection, None] = {}
         self._users: dict[Connection, str] = {}
         self._of_user: Counter[str] = Counter()
-        self._to_flush: list[Connection] = []
-        self._reading = True
+        self.waiting: list[Connection] = []
+        """Connections to be flushed."""
+        self.reading = True
+        """False while no connection is read."""
         self._ended = False
         self.emptied = asyncio.Event()
         """Set when the last connection is removed."""
@@ -76,7 +78,7 @@ class Connections:
             oldest = next(iter(self._unknown))
             del self._unknown[oldest]
             oldest.fail(Code.OVERLOADED, "too many connections without a completed handshake")
-        if not self._reading:
+        if not self.reading:
             connection.stop_reading("crowded")
 
     def remove(self, connection: Connection) -> None:
@@ -123,30 +125,25 @@ class Connections:
 
     def to_flush(self, connection: Connection) -> None:
         """Flush this connection in the turn that runs, or soon."""
-        if not self._to_flush:
+        if not self.waiting:
             self._turns.ask_flush()
-        self._to_flush.append(connection)
+        self.waiting.append(connection)
 
     def flush(self) -> None:
         """Send waiting output, in one write per connection."""
-        connections, self._to_flush = self._to_flush, []
+        connections, self.waiting = self.waiting, []
         for connection in connections:
             connection.flush()
 
-    @property
-    def reading(self) -> bool:
-        """False while no connection is read."""
-        return self._reading
-
     def stop_reading(self) -> None:
         """Read from no connection until `start_reading`."""
-        self._reading = False
+        self.reading = False
         for connection in self._all:
             connection.stop_reading("crowded")
 
     def start_reading(self) -> None:
         """Read from all connections again."""
-        self._reading = True
+        self.reading = True
         for connection in self._all:
             connection.start_reading("crowded")
 

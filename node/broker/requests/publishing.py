@@ -53,7 +53,8 @@ class Publishing:
         try:
             layout = columns.lay_out(message.columns, raw, message.count, columns.PUBLISH_TAGS)
             columns.check_publish(layout)
-            self._check_bodies(layout)
+            if self._body_bytes_max < BODY_BYTES_MAX:
+                self._check_bodies(layout)
         except columns.ColumnError as error:
             self._refuse(connection, frame, error.code, str(error))
             return
@@ -103,7 +104,7 @@ class Publishing:
         alone = len(layout.places) > 1 and columns.differs(layout)
         weight = cost.stored(self._machine, message.queue, alone=alone)
         most = limits.PUBLISH_MICROSECONDS_MAX // weight
-        alike = weight == cost.STORED and layout.at(columns.DELAYS_MS) is None
+        alike = weight == cost.STORED and columns.DELAYS_MS not in layout.places
         if not (alike or layout.count <= most or self._too_many(message)):
             self._propose_parts(connection, session, frame, layout, weight)
             return
@@ -179,15 +180,13 @@ class Publishing:
 
     def _check_bodies(self, layout: columns.Layout) -> None:
         """Enforce the operator's bound of a body, which is below the protocol's."""
-        if self._body_bytes_max < BODY_BYTES_MAX:
-            sizes = layout.column(columns.SIZES)
-            longest = max(columns.unpack_u32(sizes or b""), default=0)
-            if longest > self._body_bytes_max:
-                raise columns.ColumnError(
-                    Code.TOO_LARGE,
-                    f"a body of {longest} bytes exceeds this cluster's limit of"
-                    f" {self._body_bytes_max}",
-                )
+        sizes = layout.column(columns.SIZES)
+        longest = max(columns.unpack_u32(sizes or b""), default=0)
+        if longest > self._body_bytes_max:
+            raise columns.ColumnError(
+                Code.TOO_LARGE,
+                f"a body of {longest} bytes exceeds this cluster's limit of {self._body_bytes_max}",
+            )
 
     def open_producer(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Open a named producer; answer with its last stored number in each queue."""

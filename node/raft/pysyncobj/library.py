@@ -160,7 +160,7 @@ class Library(SyncObj, ABC):  # type: ignore[misc]  # pysyncobj ships no types
 
     def stock_tick(self) -> None:
         """Run the library's tick: timer, votes, commit rule, step-down, then our hooks."""
-        self.doTick(0)
+        self._onTick(0.0)
 
     def stock_receive(self, node: PeerNode, message: Message) -> None:
         """Hand a request for a vote, or a vote, to the library."""

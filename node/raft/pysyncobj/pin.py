@@ -33,7 +33,6 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
         "transport",
         "transportClass",
     ),
-    "doTick": ("self", "timeToWait"),
     "_onTick": ("self", "timeToWait"),
     "_applyCommand": ("self", "command", "callback", "commandType"),
     "_checkCommandsToApply": ("self",),
@@ -98,7 +97,6 @@ ATTRIBUTES = (
 
 DIGESTS: dict[str, str] = {
     "__init__": "09df12cd7fd7d727",
-    "doTick": "bef78c2ba06d784b",
     "_onTick": "cc9eb08232d005ba",
     "_applyCommand": "827f207d515b2d64",
     "_checkCommandsToApply": "a386a8079361d204",

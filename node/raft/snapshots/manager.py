@@ -59,6 +59,9 @@ class SnapshotManager:
         self._heard_at = 0.0
         self._applied_index = 0
         self._installation: Steps[None] = Steps(worker, wake)
+        self.rests_until = self.rests_below = 0.0
+        """Before this instant, and while the log ends below this position, `step` has nothing to
+        do; 0 while anything is under way: one is taken, cleaned up after, received or installed."""
         self.restoring = False
         """A snapshot stands in the journal that is not the owner's state yet: nothing may be
         applied."""
@@ -98,12 +101,6 @@ class SnapshotManager:
         """Whether a snapshot is being installed: this node does not stand for election."""
         return not self._installation.idle or self._receiver.complete
 
-    @property
-    def at_work(self) -> bool:
-        """Whether anything is under way: one is taken, cleaned up after, received or installed."""
-        taker = self._taker
-        return self.busy or self._receiver.meta is not None or not (taker is None or taker.idle)
-
     def received(self, message: Message, commit_index: int) -> Message | None:
         """Take an offer or a piece; what to answer, if anything."""
         if message["index"] <= commit_index:
@@ -112,6 +109,7 @@ class SnapshotManager:
         if self.busy or self._source is None or (self._taker is not None and self._taker.waiting):
             return None  # It asks again, and there will be an answer then.
         self._heard_at = self._clock()
+        self.rests_until = self.rests_below = 0.0
         receiver = self._receiver
         try:
             if message["type"] == "snapshot_offer":
@@ -148,6 +146,7 @@ class SnapshotManager:
     def step(self, applied_index: int) -> bool:
         """Run one step of what is due. True while there is more."""
         self._applied_index = applied_index
+        self.rests_until = self.rests_below = 0.0
         if self._installation.idle and self._receiver.complete:
             self._installation.begin(self._install())
         if not self._installation.idle:
@@ -157,7 +156,13 @@ class SnapshotManager:
             if self._clock() - self._heard_at >= limits.SNAPSHOT_PIN_SECONDS:
                 self._receiver.stop()
             return False
-        return self._taker is not None and self._taker.step(applied_index)
+        taker = self._taker
+        if taker is None:
+            self.rests_until = self.rests_below = float("inf")
+            return False
+        more = taker.step(applied_index)
+        self.rests_until, self.rests_below = taker.rests_until, taker.rests_below
+        return more
 
     def _install(self) -> Work:
         """From the last piece that came to the owner's new state."""

@@ -52,8 +52,11 @@ class SnapshotTaker:
         self._steps.begin(self._clean_up())
         self._not_below_bytes = 0
         self._clock = clock
-        self._look_at = 0.0
+        self.rests_until = 0.0
         """When to look next at what the log's growth does not tell."""
+        self.rests_below = 0.0
+        """Position of the log before which its growth is no reason for a snapshot, where nothing is
+        under way; 0 otherwise."""
         self._looked_at = self._tried_at = clock()
         self._shortage = Shortage(journal, source, clock, low_bytes=config.disk_low_bytes)
         self.index = 0
@@ -71,9 +74,11 @@ class SnapshotTaker:
 
     def step(self, applied_index: int) -> bool:
         """Run one step of what is due. True while there is more that need not wait."""
+        self.rests_below = 0.0
         if self._steps.idle:
             work = self._due_work(applied_index)
             if work is None:
+                self.rests_below = self._grown_end
                 return False
             self._steps.begin(work)
         if self.index > self._log.synced_index:
@@ -95,12 +100,12 @@ class SnapshotTaker:
 
     def _due_work(self, applied_index: int) -> Work | None:
         """The work that is to begin now, if any."""
-        if self._grown and self._has_news(applied_index):
+        if self._log.gathered_end >= self._grown_end and self._has_news(applied_index):
             return self._take(applied_index)
         now = self._clock()
-        if now < self._look_at:
+        if now < self.rests_until:
             return None
-        self._look_at = now + limits.TAKER_LOOK_SECONDS
+        self.rests_until = now + limits.TAKER_LOOK_SECONDS
         if self._has_news(applied_index) and self._holds_much(now):
             return self._take(applied_index)
         if not self._shortage.look():
@@ -127,10 +132,10 @@ class SnapshotTaker:
         return applied_index >= max(newest + 1, 3)
 
     @property
-    def _grown(self) -> bool:
-        """Whether the log has grown enough for a snapshot."""
-        grown = self._journal.bytes_since_snapshot
-        return grown >= self._config.snapshot_bytes and grown >= self._not_below_bytes
+    def _grown_end(self) -> int:
+        """The end of a log that has grown enough for a snapshot."""
+        enough_bytes = max(self._config.snapshot_bytes, self._not_below_bytes)
+        return self._journal.snapshot_end + enough_bytes
 
     def _holds_much(self, now: float) -> bool:
         """Whether to look after bodies that a few entries may have settled: only a snapshot finds

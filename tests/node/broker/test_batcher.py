@@ -148,5 +148,5 @@ def test_a_command_that_cannot_be_built_leaves_no_empty_batch() -> None:
 
     with pytest.raises(ValueError, match="not a command"):
         batcher.add(build, 0, weight=0)
-    assert batcher.empty
+    assert not batcher.gathered_bytes
     assert not batcher.due(100.0, in_flight=0)

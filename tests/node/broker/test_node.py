@@ -291,7 +291,7 @@ async def test_a_flood_of_publishes_is_read_no_faster_than_it_commits(
 
         def confirmed() -> bool:
             nonlocal most
-            most = max(most, leadership_of(node).proposals._batcher.gathered_bytes)
+            most = max(most, leadership_of(node).proposals.batcher.gathered_bytes)
             return node.broker.host.machine.ready("q") == count
 
         await eventually(confirmed)

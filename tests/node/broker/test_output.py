@@ -74,7 +74,7 @@ def test_frames_of_a_turn_leave_in_one_write(socket: Socket, output: Output) -> 
     output.add([b"four"])
     output.flush(1.0)
     assert socket.writes == [b"onetwothreefour"]
-    assert (output.empty, output.waiting_bytes) == (True, 0)
+    assert (not output.items, output.waiting_bytes) == (True, 0)
 
 
 def test_a_delivery_is_made_only_when_the_socket_takes_it(socket: Socket, output: Output) -> None:
@@ -122,7 +122,7 @@ def test_nothing_overtakes_a_delivery_that_waits_for_the_disk(
     output.add([b" receipt"])
     output.flush(1.0)
     assert socket.writes == [b"before "]
-    assert (output.stands, output.empty, output.moved_at) == (True, False, 1.0)
+    assert (output.stands, not output.items, output.moved_at) == (True, False, 1.0)
     assert [list(group) for group in output.needs()] == [[7, 8]]
     output.add_first([b"heartbeat"])
     output.flush(2.0)
@@ -132,7 +132,7 @@ def test_nothing_overtakes_a_delivery_that_waits_for_the_disk(
     delivery.at_hand = True
     output.flush(4.0)
     assert socket.writes[2:] == [b"delivery receipt"]
-    assert (output.stands, output.empty, output.waiting_bytes) == (False, True, 0)
+    assert (output.stands, not output.items, output.waiting_bytes) == (False, True, 0)
 
 
 def test_urgent_output_drops_waiting_deliveries(socket: Socket, output: Output) -> None:
@@ -144,4 +144,4 @@ def test_urgent_output_drops_waiting_deliveries(socket: Socket, output: Output) 
     output.drop_deferred()
     output.flush(1.0)
     assert socket.writes == [b"farewell"]
-    assert (output.stands, output.empty, output.waiting_bytes) == (False, True, 0)
+    assert (output.stands, not output.items, output.waiting_bytes) == (False, True, 0)

@@ -156,7 +156,7 @@ def test_a_follower_takes_the_time_of_applied_entries() -> None:
         now=lambda: now,
         wall_ms=lambda: 0,
         entropy=bytes,
-        turns=Turns(lambda: None, lambda: None, lambda: None),
+        turns=Turns(lambda: None, lambda: None),
         authentication=Authentication(
             (), now=lambda: now, call_later=lambda delay, callback: None, thread=Inline
         ),

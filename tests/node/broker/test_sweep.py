@@ -203,7 +203,7 @@ async def blocked_consumer(node: Node) -> Connection:
         one.data for one in leadership_of(node).sessions if one.session_id == consumer.session
     ]
     assert found is not None
-    await eventually(lambda: found.output.blocked and not found.output.empty)
+    await eventually(lambda: found.output.blocked and found.output.items)
     return found
 
 
