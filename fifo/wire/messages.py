@@ -155,14 +155,21 @@ def from_fields(cls: type[Message], values: list[Any]) -> Message:
     checks = cls._CHECKS
     if len(values) < cls._REQUIRED:
         raise FieldError(f"{cls.__name__}.{checks[len(values)][0]}: is missing")
-    checked: list[Any] = []
     try:
         # B905: the shorter one ends it, and the keyword costs as much as a check.
-        for (_, check), value in zip(checks, values):  # noqa: B905
-            checked.append(check(value))  # its length tells which field was bad
-    except FieldError as error:
-        raise FieldError(f"{cls.__name__}.{checks[len(checked)][0]}: {error}") from None
-    return cls(*checked)
+        return cls(*[check(value) for (_, check), value in zip(checks, values)])  # noqa: B905
+    except FieldError:
+        raise _first_bad(cls, values) from None
+
+
+def _first_bad(cls: type[Message], values: list[Any]) -> FieldError:
+    """The error of the first field that does not pass its check, with the field's name."""
+    for (name, check), value in zip(cls._CHECKS, values, strict=False):
+        try:
+            check(value)
+        except FieldError as error:
+            return FieldError(f"{cls.__name__}.{name}: {error}")
+    raise AssertionError("one field does not pass")
 
 
 # --- opening, keeping and closing a connection -------------------------------------------------

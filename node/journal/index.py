@@ -34,6 +34,8 @@ PLACEHOLDER_BYTES: Final = 1
 def in_order(indexes: Sequence[int], terms: Sequence[int], index: int, term: int) -> bool:
     """Whether entries of these indexes and terms may follow the one of `index` and `term`: without
     a gap, and no term falls."""
+    if len(indexes) == 1:
+        return indexes[0] == index + 1 and term <= terms[0]
     return tuple(indexes) == tuple(range(index + 1, index + 1 + len(indexes))) and all(
         map(le, (term, *terms), terms)
     )
@@ -117,6 +119,8 @@ class LogIndex:
 
     def term_at(self, index: int) -> int:
         """The term of an entry; also of the one before the first, while that is known."""
+        if self.first_index <= index <= self.last_index:
+            return self._terms[index - self.first_index]
         if index == self.first_index - 1 and self._previous_term is not None:
             return self._previous_term
         return self._terms[self._slot(index)]
@@ -127,6 +131,8 @@ class LogIndex:
 
     def command_bytes(self, first: int, last: int) -> int:
         """Bytes of the commands of the entries from `first` to `last`; 0 where there are none."""
+        if first == last:
+            return self._sizes[self._slot(first)]
         return sum(self._sizes[self._slot(first) : self._slot(last) + 1]) if first <= last else 0
 
     def span_bytes(self, first: int, last: int) -> int:

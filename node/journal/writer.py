@@ -78,6 +78,8 @@ class LogWriter:
         self._clock = clock
         self._seed = segments.current.seed
         self._parts: list[bytes] = []
+        self.gathering = False
+        """Whether something has been added since the last group began."""
         self.job: GroupJob | None = None
         """The group on its way to the disk."""
         self.figures = SyncStats()
@@ -89,11 +91,6 @@ class LogWriter:
 
     def __repr__(self) -> str:
         return f"<LogWriter {self.synced_end}..{self.end} {self.job}>"
-
-    @property
-    def gathering(self) -> bool:
-        """Whether something has been added since the last group began."""
-        return bool(self._parts)
 
     def add(self, kind: int, term: int, index: int, payload: bytes) -> None:
         """Gather one record, opening a group if it is the first."""
@@ -112,7 +109,8 @@ class LogWriter:
         return positions
 
     def _open_group(self) -> None:
-        if not self._parts:
+        if not self.gathering:
+            self.gathering = True
             self._parts.append(records.encode_group(self.end, self.synced_end, self._seed))
             self.end += records.GROUP_BYTES
 
@@ -127,7 +125,7 @@ class LogWriter:
         # judgement of a torn tail stands on (`recovery/recovery.py`).
         assert self.job is None, "one group after the other"
         size = self.end - self.synced_end
-        parts, self._parts = self._parts, []
+        parts, self._parts, self.gathering = self._parts, [], False
         write = self._segments.append(parts, size)
         job = GroupJob(write, self._clock, end=self.end, index=index, size=size)
         self.job = job

@@ -193,7 +193,7 @@ class Core(CommitPath):
         """Bring the log in line with a frame and answer it. True when the commit index moved."""
         verdict = self.accept_rules(self.log, message, self.commit_index, self.last_applied)
         self.counters.truncations_total += verdict.truncated
-        if verdict.success:
+        if verdict.success and not self.snapshots.rests_below:
             self.snapshots.not_needed()
         moved = verdict.commit_index > self.commit_index
         if moved:
@@ -282,7 +282,8 @@ class Core(CommitPath):
             raise RaftStopped(f"raft: {leader.id} and this node both lead term {term}")
         now = self.clock()
         self._heard_at = now
-        self.prevote.stop()
+        if self.prevote.asking:
+            self.prevote.stop()
         if term > self.term:
             self.asked_to_stand = False
         if not self.asked_to_stand:
@@ -292,7 +293,8 @@ class Core(CommitPath):
             self.set_term(term, None)
             news = True
         self.leader = leader
-        self.set_role(FOLLOWER)
+        if self.role != FOLLOWER:
+            self.set_role(FOLLOWER)
         return news
 
     def on_acknowledgement(self, node: PeerNode, message: Message) -> bool:
@@ -312,7 +314,9 @@ class Core(CommitPath):
         replication = self.replication
         news = replication.acknowledged(node, message)
         progress = replication.peers[node]
-        counted_index = self.match_index[node] = progress.counted_index
+        # A member that recovers counts for no commit yet (`rejoin.py`).
+        counted_index = progress.match_index if progress.counted else 0
+        self.match_index[node] = counted_index
         self.next_index[node] = progress.next_index
         if self._proof_wanted_at is not None:
             self._look_for_proof(self._proof_wanted_at)

@@ -62,7 +62,7 @@ class DurableOutbox:
             return self._transport.send(node, message)
         self._counters.held_frames_total += 1
         end = self._disk.gathered_end
-        if not self._merged(node, message, end):
+        if not (self.frames and self._merged(node, message, end)):
             self.frames.append((node, message, end))
         return True
 
@@ -77,7 +77,7 @@ class DurableOutbox:
         the leader all of it; but none that the sync under way releases waits for the next.
         """
         # A refusal names a place in the leader's own log, which no later answer stands for.
-        if not self.frames or message["type"] != "next_node_idx" or not message["success"]:
+        if message["type"] != "next_node_idx" or not message["success"]:
             return False
         # The last frame only: merged into an earlier one it would overtake what was said since,
         # such as a vote to the same peer.

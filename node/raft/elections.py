@@ -151,6 +151,13 @@ class Elections(Library):
             environment.wake,
         )
 
+    def election_timeout(self) -> float:
+        """Draw a random election timeout, in seconds: as the library does, but for each frame of a
+        leader, and so without its detours."""
+        config = self.config
+        spread = config.max_timeout_seconds - config.min_timeout_seconds
+        return config.min_timeout_seconds + spread * self.rng.random()
+
     def log_end(self) -> LogEnd:
         """Where this log ends."""
         return LogEnd(self.log.last_term, self.log.last_index)

@@ -56,11 +56,6 @@ class PeerProgress:
     sending: SnapshotSender | None = None
     counted: bool = True
 
-    @property
-    def counted_index(self) -> int:
-        """Index up to which the peer counts for a commit: 0 while it recovers (`rejoin.py`)."""
-        return self.match_index if self.counted else 0
-
     def probe(self, next_index: int, floor_round: int) -> None:
         """Forget what is in flight and look from `next_index` for where the logs agree."""
         self.next_index = max(next_index, self.match_index + 1)

@@ -77,7 +77,8 @@ class Rooms:
     def grown(self, end: int) -> bool:
         """Whether the log, which ends at position `end`, has grown by much since the own room was
         measured."""
-        return abs(end - self.measured_end) >= limits.ROOM_REPORT_BYTES
+        grown_bytes = end - self.measured_end
+        return not -limits.ROOM_REPORT_BYTES < grown_bytes < limits.ROOM_REPORT_BYTES
 
     def due(self, leader: PeerNode, now: float, end: int) -> bool:
         """Whether this leader is to hear the report now; asked once, it counts as sent."""

@@ -174,11 +174,6 @@ class Library(SyncObj, ABC):  # type: ignore[misc]  # pysyncobj ships no types
         """Become follower, candidate or leader in name, without the library's further steps."""
         self._SyncObj__setState(role)
 
-    def election_timeout(self) -> float:
-        """Draw a random election timeout, in seconds."""
-        timeout: float = self._SyncObj__generateRaftTimeout()
-        return timeout
-
     # --- hooks: what the library calls ---
 
     def connected(self, node: PeerNode) -> None:
