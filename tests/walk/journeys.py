@@ -18,6 +18,7 @@ from tests.sim.plan import Plan
 from tests.sim.run import until
 from tests.sim.workload import Programs
 from tests.sim.world import World
+from tests.walk.calls import Calls
 from tests.walk.tracer import Step, Tracer
 
 LOCK_SECONDS = 5.0
@@ -28,11 +29,17 @@ CALM_SECONDS = 1.0
 """Between two journeys: all that the one before left to do is done by then."""
 
 
+LONE_PUBLISHES = 20
+"""Publishes one after the other, to count the calls of one."""
+
+
 class Walk:
     """A run with all journeys: the steps of each, and the role of each program in it."""
 
     def __init__(self) -> None:
         self.journeys: dict[str, list[Step]] = {}
+        self.calls: dict[str, float] = {}
+        """Calls of the leader, of a follower and of the client for a publish that is alone."""
         self._world = World(Plan(1, 3, (), (), 3, ()))
         self._programs = Programs(self._world)
         self._usual: set[CodeType] = set()
@@ -58,11 +65,27 @@ class Walk:
 
     async def _client(self, name: str, rng: random.Random) -> None:
         client = await self._programs.connect(name, rng)
+        await client.declare(fifo.QueueSpec("alone"))
+        await self._count(client)
         await client.declare(fifo.QueueSpec("orders", lock=LOCK_SECONDS))
         async with client.consume("orders", prefetch=10, auto_renew=False) as messages:
             await self._make(client, messages)
         await client.close()
         self._ended = True
+
+    async def _count(self, client: fifo.Client) -> None:
+        await client.publish("alone", b"warm")
+        calls = Calls()
+        await asyncio.sleep(CALM_SECONDS)
+        with calls.counting():
+            for _ in range(LONE_PUBLISHES):
+                await client.publish("alone", b"one")
+        leader = self._world.leader()
+        assert leader is not None
+        found = {name: calls.by_program[name] / LONE_PUBLISHES for name in calls.by_program}
+        self.calls["client"] = found.pop("client")
+        self.calls["leader"] = found.pop(leader.name)
+        self.calls["follower"] = max(found.values())
 
     async def _make(self, client: fifo.Client, messages: fifo.Consumer[Message]) -> None:
         await client.publish("orders", b"warm")

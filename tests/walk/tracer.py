@@ -125,7 +125,7 @@ def _callers(frame: FrameType) -> list[CodeType] | None:
 
 
 @cache
-def _module(file: str) -> str | None:
+def module_of(file: str) -> str | None:
     """The dotted name of a module of the product; None for other files."""
     path = Path(file)
     if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PRODUCT:
@@ -137,7 +137,7 @@ def _module(file: str) -> str | None:
 @cache
 def _room(code: CodeType) -> str | None:
     """The package of a function; a module of an outermost package stands for itself."""
-    module = _module(code.co_filename)
+    module = module_of(code.co_filename)
     if module is None:
         return None
     package = module.rpartition(".")[0]
@@ -158,7 +158,7 @@ def _sentence(code: CodeType) -> str:
 
 def _function(code: CodeType) -> Callable[..., Any] | None:
     """The function or method of this code; None for properties, lambdas and inner functions."""
-    module = _module(code.co_filename)
+    module = module_of(code.co_filename)
     if module is None or code.co_name.startswith("__"):
         return None
     found: Any = importlib.import_module(module)

@@ -10,6 +10,7 @@ import pytest
 
 from fifo.wire import Buffer
 from node.broker import limits
+from node.broker.connections.connection import Connection
 from node.broker.connections.output import Output
 
 
@@ -145,3 +146,42 @@ def test_urgent_output_drops_waiting_deliveries(socket: Socket, output: Output) 
     output.flush(1.0)
     assert socket.writes == [b"farewell"]
     assert (output.stands, not output.items, output.waiting_bytes) == (False, True, 0)
+
+
+class Owner:
+    """The owner of a connection, as far as its output goes."""
+
+    def __init__(self) -> None:
+        self.flushes = 0
+
+    def connected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def to_flush(self, connection: Connection) -> None:
+        self.flushes += 1
+
+    def to_watch(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+
+class ClientSocket(Socket):
+    """The same, of a connection."""
+
+    def get_extra_info(self, name: str) -> None:
+        """No address."""
+
+    def set_write_buffer_limits(self, high: int, low: int = 0) -> None:
+        """As a connection sets them."""
+
+
+def test_confirms_on_their_way_to_the_socket_ask_for_no_other_flush() -> None:
+    owner, socket = Owner(), ClientSocket()
+    connection = Connection(owner, lambda: 0.0, 1000)  # type: ignore[arg-type]  # a part of an owner
+    connection.connection_made(cast("None", socket))  # type: ignore[arg-type]  # one of the test
+    for number in range(1, 4):
+        connection.confirm(number, (1, 1, 0, 1, None))
+    assert owner.flushes == 1
+    connection.flush()
+    assert (owner.flushes, len(socket.writes)) == (1, 1)
+    connection.confirm(4, (1, 1, 0, 1, None))
+    assert owner.flushes == 2

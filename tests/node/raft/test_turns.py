@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -122,6 +123,40 @@ def test_a_submission_after_the_tick_leaves_in_the_same_turn() -> None:
     assert [progress.next_index for progress in sent] == [last + 2] * 2
     world.run(0.2)
     assert outcomes == [Outcome.COMMITTED]
+
+
+def test_a_leader_without_news_appends_and_does_not_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tick is for the commit rule, heartbeats and the end of a leadership."""
+    world = World("abc", seed=8).start()
+    leader = world.elect()
+    world.commit(leader, 3)
+    world.run(1.0)
+    core = raft_probe.core(leader.node)
+    ticks: list[float] = []
+    tick = core.stock_tick
+
+    def stock_tick() -> None:
+        ticks.append(world.now)
+        tick()
+
+    monkeypatch.setattr(core, "stock_tick", stock_tick)
+    leader.node.turn()  # For what may be due.
+    ticks.clear()
+    leader.node.turn()
+    assert ticks == []
+    last = leader.node.last_index
+    submitted = world.submit(leader, world.payload())
+    leader.node.turn()
+    assert (ticks, leader.node.last_index) == ([], last + 1), "appended without a tick"
+    leader.node.turn()
+    assert len(ticks) == 1, "the disk has more: that is news"
+    began_at = world.now
+    world.run_until(lambda: bool(submitted.outcomes))
+    assert submitted.outcomes[0][0] is Outcome.COMMITTED
+    ticks.clear()
+    world.run(1.0)
+    gaps = [later - earlier for earlier, later in pairwise([began_at, *ticks, world.now])]
+    assert max(gaps) < 2 * limits.TURN_SECONDS_BUSY, "time alone brings a tick"
 
 
 def test_a_submission_refused_in_the_midst_of_a_turn_is_answered_in_the_next_one() -> None:
