@@ -19,12 +19,15 @@ from typing import Final
 
 from bench.processes import Household
 from tests.neighbours.judge import Verdict, judge, prepare
-from tests.neighbours.kinds import KINDS, lasts
+from tests.neighbours.kinds import KINDS, WITH_SECRET, lasts
 from tests.neighbours.nodes import Nodes
 from tests.neighbours.page import Beginning, Run, commit_now, write
 
 AROUND_SECONDS: Final = 4.0
 """About what a kind takes beside its attack, before the first one was timed: for the estimate."""
+
+SECRET: Final = b"the members' own secret, 32 bytes"
+"""Of nodes with one."""
 
 
 class Estimate:
@@ -53,8 +56,12 @@ async def run(
     nodes: Nodes | None = None
     try:
         for at, kind in enumerate(kinds):
+            secret = SECRET if kind in WITH_SECRET else None
+            if nodes is not None and nodes.secret != secret:
+                nodes.stop()
+                nodes = None
             if nodes is None:
-                nodes = Nodes(folder / str(at))
+                nodes = Nodes(folder / str(at), secret)
                 await nodes.start()
                 await prepare(nodes)
             began = time.monotonic()
@@ -64,6 +71,8 @@ async def run(
             said = "; ".join(found.broken) or "holds"
             cost = f"{found.frames} frames, {found.connections} connections"
             print(f"{kind:<26} {found.p99_ms:5.0f} ms  {cost:<38} {said}  ({left})", flush=True)
+            if found.says:
+                print(f"    {found.says}", flush=True)
             if found.broken:
                 nodes.stop()
                 nodes = None

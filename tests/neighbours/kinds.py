@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.neighbours import bursts, garbage, hoards, ports, strangers
+from tests.neighbours import bursts, garbage, hoards, members, ports, strangers
 from tests.neighbours.field import Field
 
 MIXED: Final = 4
@@ -42,6 +42,7 @@ ATTACKS: Final = {
             *strangers.ATTACKS,
             *hoards.ATTACKS,
             *ports.ATTACKS,
+            *members.ATTACKS,
         ),
     )
 }
@@ -49,7 +50,11 @@ ATTACKS: Final = {
 
 RELOADED: Final = "reloads"
 RESTARTED: Final = "flooded restart"
-"""Kinds with an operator: all nodes reload their users, or a follower is restarted."""
+LEADER_RESTARTED: Final = "flooded leader restart"
+"""Kinds with an operator: all nodes reload their users, or one is killed and started again."""
+
+WITH_SECRET: Final = frozenset({"forged leader", "proven again"})
+"""Kinds for nodes with a secret. Where they have none, every program is a member: it may lead."""
 
 DYING: Final = "programs that die"
 GUESSED: Final = frozenset({"guessers", "stale tokens"})
@@ -58,7 +63,12 @@ GUESSED: Final = frozenset({"guessers", "stale tokens"})
 SILENT: Final = frozenset({"half open", "idle everywhere", "peer half open"})
 """Kinds that only open connections; every other one has to write something."""
 
-LEAST_SECONDS: Final = {RESTARTED: 8.0, DYING: 75.0, **dict.fromkeys(GUESSED, 8.0)}
+LEAST_SECONDS: Final = {
+    RESTARTED: 8.0,
+    LEADER_RESTARTED: 8.0,
+    DYING: 75.0,
+    **dict.fromkeys(GUESSED, 8.0),
+}
 """Kinds that need longer than others: until a node is back, a session's time is over, or several
 users have logged in."""
 
@@ -68,11 +78,11 @@ def lasts(kind: str, seconds: float) -> float:
     return max(seconds, LEAST_SECONDS.get(kind, 0.0))
 
 
-MIXABLE: Final = tuple(sorted(ATTACKS.keys() - {RELOADED, *LEAST_SECONDS}))
+MIXABLE: Final = tuple(sorted(ATTACKS.keys() - {RELOADED, *LEAST_SECONDS, *WITH_SECRET}))
 """Kinds of which a mix is drawn."""
 
-KINDS: Final = (*ATTACKS, MIX)
-"""All kinds, the mix among them."""
+KINDS: Final = (*(name for name in ATTACKS if name not in WITH_SECRET), MIX, *sorted(WITH_SECRET))
+"""All kinds, the mix among them; those for other nodes last."""
 
 SAYS: Final = {name: kind.says for name, kind in ATTACKS.items()} | {
     MIX: f"{MIXED} of the others at the same time, drawn from a seed"

@@ -51,10 +51,12 @@ OFFSETS: Final = tuple(10 * node + use for node in range(3) for use in (1, 2, 3)
 class Nodes:
     """Nodes n1, n2 and n3 under `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, secret: bytes | None = None) -> None:
+        """`secret`: of the members; without one, any program can pass for one."""
         folder.mkdir(parents=True, exist_ok=True)
+        self.secret = secret
         self._household = Household(folder / "logs")
-        self.config = _config(folder)
+        self.config = _config(folder, secret)
         self.children: dict[str, Child] = {}
         self.visitors = iter(VISITORS)
         """Users that no node remembers yet."""
@@ -76,10 +78,11 @@ class Nodes:
         limited = f"ulimit -n {DESCRIPTORS}; exec {command}"
         self.children[name] = self._household.start(name, "sh", "-c", limited)
 
-    async def restart_follower(self) -> None:
-        """Kill a node that does not lead and start it again; returns when it follows."""
-        leader = await self._leader()
-        name = next(name for name in self.children if name != leader)
+    async def restart(self, *, leader: bool) -> None:
+        """Kill the leader, or a node that does not lead, and start it again; returns when one leads
+        and the others follow."""
+        leads = await self._leader()
+        name = next(name for name in self.children if (name == leads) == leader)
         child = self.children[name]
         child.signal(signal.SIGKILL)
 
@@ -145,11 +148,13 @@ class Nodes:
             for node in self.config.nodes
         }
         path = self._folder / "plan.json"
-        path.write_text(
-            json.dumps(
-                {"leader": leader, "nodes": nodes, "cluster_id": self.config.cluster_id.hex()}
-            )
-        )
+        plan = {
+            "leader": leader,
+            "nodes": nodes,
+            "cluster_id": self.config.cluster_id.hex(),
+            "secret": (self.secret or b"").hex(),
+        }
+        path.write_text(json.dumps(plan))
         return path
 
     def attack(self, plan: Path, kind: str, seconds: float, seed: str) -> tuple[Child, Path]:
@@ -220,8 +225,12 @@ class Nodes:
         }
 
 
-def _config(folder: Path) -> ClusterConfig:
+def _config(folder: Path, secret: bytes | None) -> ClusterConfig:
     made = cluster_config(3, free_base(OFFSETS), folder)
+    if secret is not None:
+        file = folder / "secret"
+        file.write_bytes(secret)
+        made = replace(made, secret=secret, secret_file=file)
     patterns = dict.fromkeys(EVERYTHING, ("tenant*",))
     costly = hash_password(PASSWORD)
     users = (

@@ -1,14 +1,10 @@
 """The other two ports: http, which any client may ask, and the peer port, for members only.
 
-Owns attacks on both, raw but for the forged peer, which has the nodes' own handshake. Must not know
-the client port.
+Owns raw attacks on both. Must not know the client port, nor how a member proves itself.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -16,18 +12,12 @@ from typing import Any, Final
 
 import msgpack
 
-from node.peers.frames import Decoder, encode
-from node.peers.handshake import DialerSide, Identity, PeerRefused
-from node.peers.message import Message
 from tests.neighbours.field import WATCHER, Field
 
 PAGE: Final = (
     f"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {WATCHER}-token\r\n\r\n".encode()
 )
 """A request for the longest page, by a user who may see it."""
-
-FAR_TERM: Final = 1_000_000
-FORGE_SECONDS: Final = 1.0
 
 
 def http_oddities(field: Field) -> None:
@@ -138,64 +128,6 @@ def peer_half_open(field: Field) -> None:
             field.drop(held.pop(0))
 
 
-def flooded_restart(field: Field) -> None:
-    """A follower is restarted while its peer port is flooded with junk and half-open connections"""
-    nodes = field.plan["nodes"]
-    ports = [nodes[name]["peer"] for name in nodes if name != field.plan["leader"]]
-    held: list[socket.socket] = []
-    for at in field.rounds(0.001):
-        one = field.dial(ports[at % len(ports)])
-        if one is None:
-            continue
-        if at % 4 < 2:
-            field.send(one, field.random.randbytes(300))
-        held.append(one)
-        if len(held) > 300:
-            field.drop(held.pop(0))
-
-
-def forged_peer(field: Field) -> None:
-    """A program that knows the empty secret proves to be each member, and asks for votes of a term
-    far ahead"""
-    nodes = field.plan["nodes"]
-    for to, name in itertools.combinations(sorted(nodes), 2):  # The greater name dials.
-        with contextlib.suppress(OSError, PeerRefused):
-            _forge(field, name, to)
-    field.rest()
-
-
-def _forge(field: Field, name: str, to: str) -> None:
-    """Prove to be `name` at the node `to`, then ask for its vote; the connection is kept."""
-    one = field.dial(field.plan["nodes"][to]["peer"])
-    if one is None:
-        return
-    one.setblocking(True)
-    one.settimeout(FORGE_SECONDS)
-    cluster = bytes.fromhex(field.plan["cluster_id"])
-    side = DialerSide(Identity(name, cluster, b"", os.urandom(16)), os.urandom, to)
-    decoder = Decoder()
-    _tell(field, one, side.hello())
-    proven = False
-    while not proven:
-        count = one.recv_into(decoder.buffer())
-        if not count:
-            return
-        for message in decoder.received(count):
-            answer, proven = side.received(message)
-            if answer is not None:
-                _tell(field, one, answer)
-    far = {"term": FAR_TERM, "last_log_index": FAR_TERM, "last_log_term": FAR_TERM}
-    _tell(field, one, {"type": "pre_vote", "number": 1, **far})
-    _tell(field, one, {"type": "request_vote", "transfer": False, **far})
-
-
-def _tell(field: Field, one: socket.socket, message: Message) -> None:
-    data = b"".join(encode(message))
-    one.sendall(data)
-    field.cost.frames += 1
-    field.cost.sent_bytes += len(data)
-
-
 ATTACKS = (
     http_oddities,
     http_pipelined,
@@ -205,6 +137,4 @@ ATTACKS = (
     peer_junk,
     peer_frames,
     peer_half_open,
-    flooded_restart,
-    forged_peer,
 )

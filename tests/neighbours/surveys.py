@@ -101,14 +101,14 @@ SURVEYED: Final = (
     ),
     Surveyed(
         "a forged peer with the empty secret asks for votes of term 10^6",
-        ("forged peer",),
-        gap="one that leads a higher term, with entries; one that proves itself again and again"
-        " with the right secret",
+        ("forged peer", "forged leader", "proven again"),
+        gap="a program that leads where there is no secret: it is a member, and can stop the nodes"
+        " (security.md)",
     ),
     Surveyed(
         "peer ports flooded, 800 half-open a second, a follower killed and restarted",
-        ("flooded restart", "peer half open"),
-        gap="one follower is killed; a leader, or two nodes, are not",
+        ("flooded restart", "flooded leader restart", "peer half open"),
+        gap="a follower or the leader is killed; two nodes at once are not",
     ),
     Surveyed(
         "27 malformed requests, traversal, 2,000 metrics pipelined, 2,000 slow ones",
