@@ -92,7 +92,7 @@ walk: setup ## render docs/walk.md anew: what a publish, an ack, a renewal run t
 lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
-	  --extra spark --extra bench --extra peers --group server --group dev --group build --output-file requirements.lock
+	  --extra spark --extra bench --extra peers --extra celery --group server --group dev --group build --output-file requirements.lock
 
 clean: ## remove .venv, caches and reports
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-report.html jepsen-report.html jepsen-runs

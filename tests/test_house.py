@@ -60,6 +60,7 @@ FLOORS: dict[str, Room] = {
     # the names that `import fifo` gives; uvloop where it is installed, never required
     "fifo": room(knows="fifo.client fifo.wire fifo.worker", uses="uvloop"),
     "fifo.spark": room(knows="fifo fifo.client fifo.words", uses="pyspark pyarrow"),
+    "fifo.celery": room(knows="fifo fifo.client fifo.words", uses="kombu amqp"),
     "node.journal": room(uses="msgpack crc32c sortedcontainers"),
     "node.peers": room(knows="node.journal", uses="msgpack"),
     "node.raft.errors": room(knows="node.journal"),
@@ -113,9 +114,11 @@ FLOORS: dict[str, Room] = {
         knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.worker fifo.spark"
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
         " node.raft.pysyncobj node.broker node.server node.http node.cli"
-        " node.testing fifo.testing pytest_fifo node.__main__ fifo.__main__ bench bench.raft tools",
+        " node.testing fifo.testing fifo.celery pytest_fifo node.__main__ fifo.__main__"
+        " bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
-        " packaging pyspark pyarrow matplotlib rich typer click crc32c xdist uvloop mypy",
+        " packaging pyspark pyarrow kombu amqp celery matplotlib rich"
+        " typer click crc32c xdist uvloop mypy",
     ),
 }
 

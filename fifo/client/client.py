@@ -226,15 +226,18 @@ class BaseClient(Generic[M]):
 
     # Queues.
 
-    async def declare(self, spec: QueueSpec, *, timeout: Duration | None = None) -> bool:
+    async def declare(
+        self, spec: QueueSpec, *, warn: bool = True, timeout: Duration | None = None
+    ) -> bool:
         """Create the queue, idempotently; True if it is new. Raises QueueExists with a diff.
 
-        With `expires_unused` a warning is logged: it counts consumers and gets, not publishes.
+        With `expires_unused` a warning is logged, unless `warn` is False: it counts consumers and
+        gets, not publishes.
         """
         if not isinstance(spec, QueueSpec):
             raise InvalidArgument(f"declare takes a fifo.QueueSpec, not {type(spec).__name__}")
         result = await self._ask(Declare(spec.name, spec.to_wire()), timeout)
-        if spec.expires_unused is not None:
+        if warn and spec.expires_unused is not None:
             _queues_log.warning("%s", expiry_warning(spec.name))
         return bool(result.get("created")) if isinstance(result, dict) else False
 

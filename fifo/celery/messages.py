@@ -1,0 +1,123 @@
+"""kombu's messages as fifo's, and back.
+
+Owns the form: the body as it is, kombu's headers and properties as JSON in the header `kombu`, the
+task's name and id beside it for who looks or filters. An ETA becomes a delay, an expiration a time
+to live: the broker waits, not a worker. Must not know channels or queues.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from kombu.utils import json
+
+import fifo
+from fifo.words import bounds
+
+KOMBU: Final = "kombu"
+"""The header that carries kombu's own headers and properties."""
+
+SHOWN: Final = ("task", "id")
+"""Headers of Celery that are fifo's as well: `fifo queue redrive --header task=...` finds them."""
+
+TRANSIENT: Final = 1
+"""The delivery mode of messages that may be lost: events, replies of remote control."""
+
+PRIORITY_MAX: Final = 9
+
+
+class Publication(NamedTuple):
+    """The arguments with which a message of kombu's is published."""
+
+    body: bytes
+    headers: dict[str, str]
+    delay_s: float | None
+    ttl_s: float | None
+    priority: int
+
+
+def prepared(
+    body: Any,
+    priority: int | None,
+    content_type: str | None,
+    content_encoding: str | None,
+    headers: Mapping[str, Any] | None,
+    properties: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The message in the form that kombu passes from its producer to the channel."""
+    return {
+        "body": body,
+        "content-type": content_type,
+        "content-encoding": content_encoding,
+        "headers": dict(headers or {}),
+        "properties": {**(properties or {}), "priority": priority or 0},
+    }
+
+
+def is_transient(message: Mapping[str, Any]) -> bool:
+    """Whether the message may be lost, so that publishing it need not wait."""
+    return bool(message["properties"].get("delivery_mode") == TRANSIENT)
+
+
+def publication(message: Mapping[str, Any], exchange: str, routing_key: str) -> Publication:
+    """The publication of a prepared message. Raises ValueError for an ETA that is no date."""
+    body, encoding = message["body"], message["content-encoding"]
+    if isinstance(body, str):
+        encoding = encoding or "utf-8"
+        body = body.encode(encoding)
+    headers, properties = message["headers"], dict(message["properties"])
+    priority = min(max(int(properties.get("priority") or 0), 0), PRIORITY_MAX)
+    expiration = properties.get("expiration")
+    own = {
+        "type": message["content-type"],
+        "encoding": encoding,
+        "headers": headers,
+        "properties": properties,
+        "exchange": exchange,
+        "routing_key": routing_key,
+    }
+    shown = {name: value for name in SHOWN if isinstance(value := headers.get(name), str)}
+    return Publication(
+        bytes(body),
+        {KOMBU: json.dumps(own), **shown},
+        _delay_s(headers.get("eta")),
+        None if expiration is None else max(int(expiration), 1) / 1000,
+        priority,
+    )
+
+
+def received(message: fifo.Message, tag: str, consumer_tag: str) -> dict[str, Any]:
+    """The arguments of kombu's `Message` for a message of fifo's, of whatever program."""
+    own: dict[str, Any] = {}
+    if KOMBU in message.headers:
+        own = json.loads(message.headers[KOMBU])
+    headers = own.get("headers")
+    return {
+        "body": message.body,
+        "delivery_tag": tag,
+        "content_type": own.get("type") or message.headers.get("content-type"),
+        "content_encoding": own.get("encoding") or "binary",
+        "headers": dict(message.headers) if headers is None else headers,
+        "properties": own.get("properties") or {},
+        "delivery_info": {
+            "consumer_tag": consumer_tag,
+            "exchange": own.get("exchange", ""),
+            "routing_key": own.get("routing_key", message.queue),
+            "redelivered": message.attempt > 1,
+            "priority": message.priority,
+        },
+    }
+
+
+def _delay_s(eta: object) -> float | None:
+    """Seconds until an ETA, as Celery writes it; None where it is past, or there is none."""
+    if not isinstance(eta, str):
+        return None
+    due = datetime.fromisoformat(eta)
+    if due.tzinfo is None:
+        due = due.replace(tzinfo=UTC)
+    left_s = due.timestamp() - time.time()
+    return min(left_s, bounds.DURATION_MS_MAX / 1000) if left_s > 0 else None

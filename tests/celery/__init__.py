@@ -1,0 +1,1 @@
+"""The transport of kombu and Celery: fifo/celery."""
