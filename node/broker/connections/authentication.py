@@ -141,7 +141,7 @@ class Authentication:
         call_later: CallLater,
         thread: Callable[[], Worker],
     ) -> None:
-        """`now` in seconds; `thread` is asked once, when the first password has to be hashed."""
+        """`now` in seconds; `thread` is asked for one, or two, when passwords have to be hashed."""
         self._rights: dict[str, Rights] = {}
         self._tokens: dict[bytes, Rights] = {}
         self._verified: dict[str, bytes] = {}

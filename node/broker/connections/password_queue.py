@@ -1,10 +1,11 @@
-"""The queue of passwords that wait for the slow hash, one at a time.
+"""The queue of passwords that wait for the slow hash, one at a time, and one that overtakes it.
 
 Owns the order: first the addresses at which the fewest attempts have failed lately, of these the
 ones at which a secret was right before, of equal ones each address in turn. What is equal still is
 taken from both ends, the newest and the oldest by turns: who comes before or after a burst of first
-guesses from many addresses waits for two of them, and none waits for ever. Bounded for each
-address, and as a whole. Must not know users, hashes or what a verdict means.
+guesses from many addresses waits for two of them, and none waits for ever. Who comes before the
+one whose hash is under way does not wait for that either: there is a second thread. Bounded for
+each address, and as a whole. Must not know users, hashes or what a verdict means.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ class PasswordQueue:
         thread: Callable[[], Worker],
     ) -> None:
         """`failures_at` an address, lately; `known`: whether a secret was right at an address;
-        `thread` is asked once, when it is needed."""
+        `thread` is asked when one is needed, twice at most."""
         self._failures_at = failures_at
         self._known = known
         self._make_thread = thread
-        self._thread: Worker | None = None
+        self._idle: list[Worker] = []
         self._jobs: dict[Hashable, Job] = {}
-        self._running: Hashable | None = None
+        self._running: dict[Hashable, tuple[Worker, tuple[int, bool]]] = {}
+        """With the standing of each when it began."""
         self._next_number = 0
         self._newest_is_next = True
 
@@ -81,41 +83,58 @@ class PasswordQueue:
         return True
 
     def close(self) -> None:
-        """Stop the thread: what waits gets no answer any more."""
-        if self._thread is not None:
-            self._thread.close()
+        """Stop the threads: what waits gets no answer any more."""
+        for thread in [*self._idle, *(thread for thread, _ in self._running.values())]:
+            thread.close()
 
-    def _rank(self, job: Job) -> tuple[int, bool, int]:
+    def _standing(self, job: Job) -> tuple[int, bool]:
+        """The smallest are served before all others, and overtake the one that is under way."""
         failed = min(self._failures_at(host) for host in job.hosts)
         unknown = not any(map(self._known, job.hosts))
         # Rounded: one failure fades from the moment on that it is counted.
-        return round(failed), unknown, job.place
+        return round(failed), unknown
+
+    def _rank(self, job: Job) -> tuple[tuple[int, bool], int]:
+        return self._standing(job), job.place
+
+    def _waiting(self) -> list[Hashable]:
+        return [key for key in self._jobs if key not in self._running]
 
     def _drop_last(self) -> None:
-        waiting = [key for key in self._jobs if key != self._running]
-        last = max(waiting, key=lambda key: (self._rank(self._jobs[key]), self._jobs[key].number))
+        last = max(
+            self._waiting(), key=lambda key: (self._rank(self._jobs[key]), self._jobs[key].number)
+        )
         self._jobs.pop(last).dropped()
 
-    def _next(self) -> Hashable:
+    def _next(self) -> Hashable | None:
+        """The key of the next one to hash; None where none may begin now."""
+        waiting = self._waiting()
+        if not waiting:
+            return None
         sign = -1 if self._newest_is_next else 1
-        if len(self._jobs) > 1:
-            self._newest_is_next = not self._newest_is_next
-        return min(
-            self._jobs, key=lambda key: (self._rank(self._jobs[key]), sign * self._jobs[key].number)
+        key = min(
+            waiting, key=lambda key: (self._rank(self._jobs[key]), sign * self._jobs[key].number)
         )
+        under_way = [standing for _, standing in self._running.values()]
+        if len(under_way) > 1 or (under_way and self._standing(self._jobs[key]) >= under_way[0]):
+            return None
+        if len(waiting) > 1:
+            self._newest_is_next = not self._newest_is_next
+        return key
 
     def _go_on(self) -> None:
-        if self._running is not None or not self._jobs:
-            return
-        key = self._running = self._next()
+        while (key := self._next()) is not None:
+            self._begin(key)
+
+    def _begin(self, key: Hashable) -> None:
         job = self._jobs[key]
+        thread = self._idle.pop() if self._idle else self._make_thread()
+        self._running[key] = thread, self._standing(job)
 
         def done(error: BaseException | None) -> None:
-            self._running = None
-            del self._jobs[key]
+            del self._running[key], self._jobs[key]
+            self._idle.append(thread)
             job.done(error)
             self._go_on()
 
-        if self._thread is None:
-            self._thread = self._make_thread()
-        self._thread.run(job.work, done)
+        thread.run(job.work, done)

@@ -86,7 +86,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
 
 LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
     "who guesses is served like all others": (
-        edited(PasswordQueue, "_rank", "round(failed), unknown", "0, unknown"),
+        edited(PasswordQueue, "_standing", "round(failed), unknown", "0, unknown"),
         _plain(
             logins.test_a_right_password_waits_for_one_hash_of_those_that_guess_at_fifty_addresses
         ),
@@ -96,11 +96,17 @@ LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
         _plain(logins.test_addresses_that_have_failed_alike_are_served_in_turn),
     ),
     "an address where a secret was right waits for first guesses": (
-        edited(PasswordQueue, "_rank", "round(failed), unknown", "round(failed), False"),
+        edited(PasswordQueue, "_standing", "round(failed), unknown", "round(failed), False"),
         _plain(
             logins.test_an_address_where_a_secret_was_right_waits_for_no_first_guess,
             "all names",
             "token",
+        ),
+    ),
+    "a known address waits for the guess that is under way": (
+        edited(PasswordQueue, "_next", "len(under_way) > 1", "under_way"),
+        _plain(
+            logins.test_an_address_where_a_secret_was_right_overtakes_the_guess_under_way,
         ),
     ),
     "passwords that are equal wait in the order in which they came": (

@@ -57,9 +57,8 @@ class Bench:
         return count
 
     def hash_one(self) -> None:
-        """Do the one hash that the thread was given."""
-        [(work, done)] = self.works
-        self.works.clear()
+        """Do the hash that a thread was given first."""
+        work, done = self.works.pop(0)
         work()
         done(None)
 
@@ -242,6 +241,24 @@ def test_an_address_where_a_secret_was_right_waits_for_no_first_guess(
     bench.hash_one()  # that was under way
     bench.hash_one()
     assert bench.names() == [None, "ann"]
+
+
+def test_an_address_where_a_secret_was_right_overtakes_the_guess_under_way() -> None:
+    bench = with_many_users()
+    bench.check("bob-token", name="bob", mechanism="token", host="10.0.0.1")
+    bench.names()
+    bench.check("guess", host="10.0.0.66")
+    bench.check("another guess", host="10.0.0.67")
+    assert len(bench.works) == 1  # Of those that are alike one at a time.
+    bench.check("ann-password", host="10.0.0.1")
+    bench.check("bob-password", name="bob", host="10.0.0.1")
+    guess = bench.works.pop(0)
+    bench.hash_one()
+    assert bench.names() == ["ann"]
+    bench.works.append(guess)
+    assert len(bench.works) == 2  # Never a third.
+    bench.hash_all()
+    assert bench.names() == ["bob", None, None]
 
 
 def test_addresses_where_a_secret_was_right_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
