@@ -11,7 +11,18 @@ requirements.check()
 
 from fifo.spark.errors import SourceError  # noqa: E402 - what they import has been checked above
 from fifo.spark.reservation import Acked, ack, release, renew  # noqa: E402
+from fifo.spark.settling import Settled, settle  # noqa: E402
 from fifo.spark.source import FifoDataSource  # noqa: E402
 from fifo.spark.taking import taken  # noqa: E402
 
-__all__ = ["FifoDataSource", "SourceError", "Acked", "ack", "release", "renew", "taken"]
+__all__ = [
+    "FifoDataSource",
+    "SourceError",
+    "Acked",
+    "Settled",
+    "ack",
+    "release",
+    "renew",
+    "settle",
+    "taken",
+]

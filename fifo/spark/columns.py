@@ -26,6 +26,7 @@ _READ_FIELDS: Final[dict[str, sql.DataType]] = {
     "attempt": sql.IntegerType(),
     "published_at": sql.TimestampType(),
     "queue": sql.StringType(),
+    "token": sql.StringType(),
 }
 
 
@@ -47,8 +48,23 @@ def check_read_schema(given: sql.StructType, *, binary_keys: bool) -> None:
         )
 
 
-def to_batch(messages: Sequence[fifo.StoredMessage], *, binary_keys: bool) -> pa.RecordBatch:
-    """Rows of `read_schema`, one per message."""
+def token_of(consumer: int, token: int) -> str:
+    """The column `token`: the reservation's number and the message's place in it."""
+    return f"{consumer}.{token}"
+
+
+def parse_token(text: str) -> tuple[int, int]:
+    """(consumer, token) of a column `token`."""
+    consumer, _, token = text.partition(".")
+    if not (consumer.isascii() and consumer.isdigit() and token.isascii() and token.isdigit()):
+        raise SourceError(f"{text[:40]!r} is no token: use the column token of a read")
+    return int(consumer), int(token)
+
+
+def to_batch(
+    messages: Sequence[fifo.StoredMessage], *, binary_keys: bool, consumer: int = 0
+) -> pa.RecordBatch:
+    """Rows of `read_schema`, one per message; with the tokens of this durable consumer."""
     schema = _BINARY_KEYS if binary_keys else _TEXT_KEYS
     key = _key_bytes if binary_keys else _key_text
     columns: tuple[list[Any], ...] = (
@@ -60,6 +76,10 @@ def to_batch(messages: Sequence[fifo.StoredMessage], *, binary_keys: bool) -> pa
         [message.attempt for message in messages],
         [message.published_at for message in messages],
         [message.queue for message in messages],
+        [
+            token_of(consumer, one.token) if isinstance(one, fifo.DurableMessage) else None
+            for one in messages
+        ],
     )
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -102,6 +122,12 @@ _SECONDS: Final = (
     sql.DayTimeIntervalType,
 )
 
+
+def is_seconds(kind: sql.DataType) -> bool:
+    """Whether a column of this type can be a delay."""
+    return isinstance(kind, _SECONDS)
+
+
 _WRITTEN: Final[dict[str, tuple[str, Callable[[sql.DataType], bool]]]] = {
     "body": ("binary or string", lambda kind: isinstance(kind, _TEXT_OR_BYTES)),
     "key": ("string or binary", lambda kind: isinstance(kind, _TEXT_OR_BYTES)),
@@ -114,7 +140,7 @@ _WRITTEN: Final[dict[str, tuple[str, Callable[[sql.DataType], bool]]]] = {
         ),
     ),
     "priority": ("a whole number from 0 to 9", lambda kind: isinstance(kind, _WHOLE)),
-    "delay": ("seconds or an interval", lambda kind: isinstance(kind, _SECONDS)),
+    "delay": ("seconds or an interval", is_seconds),
 }
 
 

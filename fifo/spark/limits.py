@@ -22,7 +22,23 @@ body has at most 1 MiB."""
 
 FETCH_MESSAGES: Final = 500
 """Messages that a task fetches at once, and rows of one Arrow batch: enough for the cost of a
-round trip to vanish, few enough that large bodies (1 MiB) still fit into a worker."""
+round trip to vanish."""
+
+BATCH_BYTES: Final = 16 * 2**20
+"""Bodies that a task fetches at once, and of one Arrow batch, the last one in excess: a batch is in
+a worker's memory three times while it is converted."""
+
+MAX_BYTES_PER_TRIGGER: Final = 256 * 2**20
+"""Default of `maxBytesPerTrigger`: what the smallest executor can hold."""
+
+BYTES_MAX: Final = 2**53
+"""The largest number of bytes that an option may have: more than any queue holds."""
+
+VERDICTS: Final = 10_000
+"""Rows that a task of `settle` looks at together, to settle those that are alike at once."""
+
+LOST_NAMED: Final = 1_000
+"""Tokens that each task of `settle` names where their locks were lost; more are only counted."""
 
 SEND_MESSAGES: Final = 500
 """Rows handed to the client at once: one frame where bodies are small."""

@@ -39,6 +39,7 @@ class Settings:
     reservation: str | None = None
     max_messages: int | None = None
     max_rows: int = limits.MAX_ROWS_PER_TRIGGER
+    max_bytes: int = limits.MAX_BYTES_PER_TRIGGER
     lock_s: float | None = None
     max_lock_s: float | None = None
     fail_on_data_loss: bool = True
@@ -74,6 +75,21 @@ def _integer(low: int, high: int) -> Callable[[str, str], int]:
         return int(bare)
 
     return check
+
+
+_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def _bytes(text: str, name: str) -> int:
+    bare = text.strip().lower().removesuffix("b").removesuffix("i")
+    number, unit = (bare[:-1], bare[-1:]) if bare[-1:] in _UNITS else (bare, "")
+    if number.strip().isascii() and number.strip().isdigit() and len(number) < 20:
+        found = int(number) * _UNITS[unit]
+        if 1 <= found <= limits.BYTES_MAX:
+            return found
+    raise fifo.InvalidArgument(
+        f"option {name}: must be bytes such as 1048576, 64m or 1g, not {text[:40]!r}"
+    )
 
 
 def _name(text: str, name: str) -> str:
@@ -132,6 +148,7 @@ OPTIONS: Final = (
         _integer(1, limits.HELD_MAX),
         frozenset({STREAM_READ}),
     ),
+    _Option("maxBytesPerTrigger", "max_bytes", _bytes, frozenset({STREAM_READ})),
     _Option("lock", "lock_s", _seconds, _READS),
     _Option("maxLock", "max_lock_s", _seconds, _READS),
     _Option("failOnDataLoss", "fail_on_data_loss", _boolean, frozenset({STREAM_READ})),

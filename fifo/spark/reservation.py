@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -110,9 +110,13 @@ class Follower:
             self._adopt(error)
         return self._durable
 
-    def fetch(self, first: int, last: int) -> list[fifo.DurableMessage]:
-        """As `durable.fetch`."""
-        return self._following(lambda: self._durable.fetch(first, last))
+    def fetch_part(self, first: int, last: int, max_bytes: int) -> fifo.Fetched:
+        """As `durable.fetch_part`."""
+        return self._following(lambda: self._durable.fetch_part(first, last, max_bytes))
+
+    def settle(self, verb: str, tokens: Sequence[int], **more: Any) -> tuple[fifo.Verdict, ...]:
+        """As `durable.settle`."""
+        return self._following(lambda: self._durable.settle(verb, tokens, **more))
 
     def renew(self) -> None:
         """As `durable.renew`."""
@@ -154,6 +158,7 @@ class Reservation:
             max_lock=settings.max_lock_s or max(self.lock_s, limits.MAX_LOCK_S),
         )
         self._held: Ranges = ()
+        self._lost: Ranges = ()
         self._next = 1
         self.open()
 
@@ -162,6 +167,7 @@ class Reservation:
         the locks have run out keeps all of it.
         """
         self._held = tuple(self._durable.open())
+        self._lost = self._durable.lost
         self._next = self._durable.next_token
         self.renew()
 
@@ -182,25 +188,30 @@ class Reservation:
 
     def held(self, after: int, upto: int) -> Ranges:
         """The held ranges of tokens after+1..upto, as far as this side knows."""
-        cut = [(max(first, after + 1), min(last, upto)) for first, last in self._held]
-        return tuple((first, last) for first, last in cut if first <= last)
+        return _cut(self._held, after, upto)
 
-    def take(self, most: int) -> int:
-        """Lock up to `most` more messages; how many. Fewer: no more are ready, or can be held.
+    def lost(self, after: int, upto: int) -> Ranges:
+        """The ranges of tokens after+1..upto that were lost when this one opened it."""
+        return _cut(self._lost, after, upto)
+
+    def take(self, most: int, max_bytes: int | None = None) -> int:
+        """Lock up to `most` more messages; how many. Fewer: no more are ready, or can be held, or
+        the last one's body makes it `max_bytes`.
 
         Where an answer was lost it looks at what is held, so that nothing is locked twice.
         """
         taken = 0
-        while taken < most:
+        while taken < most and max_bytes != 0:
             wanted = min(most - taken, limits.STEP_MESSAGES)
             before = self._next
             try:
-                tokens = self._durable.hold(wanted).tokens
+                tokens, left_bytes = self._durable.hold(wanted, max_bytes)
             except fifo.FifoError as error:
                 if not error.unknown:
                     raise
                 self.open()
             else:
+                max_bytes = None if max_bytes is None else left_bytes
                 if tokens:
                     self._held += ((tokens[0], tokens[-1]),)
                 self._next = max(self._next, tokens.stop)
@@ -276,13 +287,18 @@ def fetched(
             if follow
             else client.durable(settings.queue, name, opened=part.opened)
         )
+        consumer = part.opened.consumer
         for first, last in _steps(part.ranges):
-            messages = holder.fetch(first, last)
-            if remedy is not None and len(messages) <= last - first:
-                promised = last - first + 1
-                raise gone(settings, promised - len(messages), promised, remedy)
-            if messages:
-                yield columns.to_batch(messages, binary_keys=settings.binary_keys)
+            begin = first
+            while begin:
+                messages, lost, rest = holder.fetch_part(begin, last, limits.BATCH_BYTES)
+                if remedy is not None and lost:
+                    raise gone(settings, count(lost), last - first + 1, remedy)
+                if messages:
+                    yield columns.to_batch(
+                        messages, binary_keys=settings.binary_keys, consumer=consumer
+                    )
+                begin = rest
 
 
 def gone(settings: Settings, missing: int, promised: int, remedy: str) -> SourceError:
@@ -292,6 +308,12 @@ def gone(settings: Settings, missing: int, promised: int, remedy: str) -> Source
         " messages are no longer held: their lock expired without a renewal (then they are"
         f" redelivered, to any consumer), or the queue was deleted; {remedy}"
     )
+
+
+def _cut(ranges: Ranges, after: int, upto: int) -> Ranges:
+    """The part of these ranges in after+1..upto."""
+    cut = [(max(first, after + 1), min(last, upto)) for first, last in ranges]
+    return tuple((first, last) for first, last in cut if first <= last)
 
 
 def _tokens(lost: Sequence[NotAcked]) -> int:

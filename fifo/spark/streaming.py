@@ -81,7 +81,8 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with telling(self._where):
             reservation = self._driving().reservation
             held = reservation.held(self._token(start), self._token(end))
-        missing = int(end["rows"]) - count(held)
+            # Rows that are neither held nor lost have had a verdict (`fifo.spark.settle`).
+            missing = count(reservation.lost(self._token(start), self._token(end)))
         if missing > 0 and self.settings.fail_on_data_loss:
             raise gone(self.settings, missing, int(end["rows"]), REMEDY)
         return [Part(part, reservation.opened) for part in split(held, self.settings.partitions)]
@@ -227,7 +228,9 @@ class _Driver:
         if self.budget is not None:
             most = min(most, self.budget)
         self._wait_while_idle()
-        taken = self.reservation.take(most) if most and self.ready() else 0
+        taken = 0
+        if most and self.ready():
+            taken = self.reservation.take(most, self._settings.max_bytes)
         self._idle_since = None if taken else time.monotonic()
         if self.budget is not None:
             # Nothing more can be had: whatever was counted has gone to others.

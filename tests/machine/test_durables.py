@@ -158,6 +158,8 @@ def test_open_and_fetch_name_what_was_lost_and_not_what_had_a_verdict() -> None:
     bench.do(commands.AckUpto(1, 2, 0, answered_below=4))
     opened = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "spark")))
     assert (opened.held, opened.lost) == (((4, 6),), ()), "it was heard"
+    fetched = expect(replies.Reserved, bench.do(commands.Fetch(1, 3, 2, 9, session=1)))
+    assert (fetched.count, fetched.lost) == (3, ((2, 3),)), "nothing is known of it any more"
 
 
 def test_what_is_beyond_the_bytes_of_a_fetch_is_not_named_lost_by_it() -> None:

@@ -37,7 +37,7 @@ def schema(text: str) -> sql.StructType:
 def test_a_read_has_these_columns() -> None:
     expected = (
         "struct<body:binary,key:string,headers:map<string,string>,priority:int,id:string,"
-        "attempt:int,published_at:timestamp,queue:string>"
+        "attempt:int,published_at:timestamp,queue:string,token:string>"
     )
     assert columns.read_schema(binary_keys=False).simpleString() == expected
     assert "key:binary" in columns.read_schema(binary_keys=True).simpleString()

@@ -42,6 +42,8 @@ GIVEN = {"url": "fifo://h:1", "queue": "q"}
         ),
         (STREAM_READ, {}, "reservation is missing: a stream needs it"),
         (STREAM_READ, {"maxRowsPerTrigger": "65536"}, "from 1 to 65535"),
+        (STREAM_READ, {"maxBytesPerTrigger": "64 apples"}, "maxBytesPerTrigger: must be bytes"),
+        (STREAM_READ, {"maxBytesPerTrigger": "0"}, "such as 1048576, 64m or 1g, not '0'"),
         (STREAM_READ, {"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false"),
         (BATCH_READ, {"lock": "soon"}, "option lock: 'soon' is not a duration"),
         (BATCH_READ, {"url": "http://h"}, "option url: .*must begin with fifo://"),
@@ -69,6 +71,12 @@ def test_names_and_words_may_be_written_in_any_case() -> None:
     found = options.parse({**GIVEN, **more, "binarykeys": "TRUE"}, BATCH_READ)
     assert (found.ack_mode, found.reservation, found.binary_keys) == ("manual", "R", True)
     assert (found.lock_s, found.max_lock_s) == (120.0, 3600.0)
+
+
+@pytest.mark.parametrize(("text", "size"), [("100", 100), ("64m", 64 << 20), ("1 GiB", 1 << 30)])
+def test_bytes_may_have_a_unit(text: str, size: int) -> None:
+    more = {"reservation": "r", "maxBytesPerTrigger": text}
+    assert options.parse({**GIVEN, **more}, STREAM_READ).max_bytes == size
 
 
 def test_sparks_own_option_for_a_sink_is_no_error() -> None:

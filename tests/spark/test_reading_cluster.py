@@ -52,7 +52,37 @@ def test_every_column_round_trips(cluster: Cluster, client: BlockingClient, queu
         "id": confirm.id,
         "attempt": 1,
         "queue": queue,
+        "token": None,
     }
+
+
+def test_a_task_gets_large_bodies_in_batches_of_bounded_bytes(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    client.publish_many(queue, [b"x" * 2**20] * 20)
+    reader = batch_reader(cluster.url, queue, ackMode="manual", reservation="r")
+    [task] = planned(reader)
+    assert [batch.num_rows for batch in task] == [16, 4]
+
+
+def test_the_token_of_a_row_is_its_place_in_the_reservation(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    fill(client, queue, 3)
+    reader = batch_reader(cluster.url, queue, ackMode="manual", reservation="r", partitions=2)
+    tokens = [row["token"].split(".") for task in planned(reader) for row in rows(task)]
+    assert [token for _, token in tokens] == ["1", "2", "3"]
+    assert len({consumer for consumer, _ in tokens}) == 1
+
+
+def test_a_read_that_was_planned_before_the_ack_fails_behind_it(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    fill(client, queue, 3)
+    [task] = planned(batch_reader(cluster.url, queue, ackMode="manual", reservation="r"))
+    assert fifo.spark.ack(cluster.url, queue, "r").messages == 3
+    with pytest.raises(SourceError, match="3 of 3 messages are no longer held"):
+        list(task)
 
 
 def test_a_key_that_is_no_text_needs_the_option(

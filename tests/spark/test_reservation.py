@@ -22,11 +22,12 @@ class Durable:
         self.ready = ready
         self.next_token = 1
         self.asked = 0
+        self.lost: tuple[tuple[int, int], ...] = ()
 
     def open(self) -> tuple[tuple[int, int], ...]:
         return ()
 
-    def hold(self, count: int) -> fifo.Hold:
+    def hold(self, count: int, max_bytes: int | None) -> fifo.Hold:
         self.asked += 1
         given = min(count, STEP, self.ready)
         tokens = range(self.next_token, self.next_token + given)

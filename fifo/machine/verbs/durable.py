@@ -64,20 +64,21 @@ def open_durable(step: Step, command: OpenDurable) -> Reply:
     _used(step, consumer)
     holds = locks.all_holds(consumer)
     held = returns.joined([(part.first, part.first + part.count - 1) for part, _ in holds])
-    lost = _lost(consumer, holds, 1, consumer.next_token - 1)
+    lost = _lost(consumer, holds, consumer.resolved_below, consumer.next_token - 1)
     return DurableOpened(
         consumer.number, consumer.durable, consumer.next_token, tuple(held), tuple(lost)
     )
 
 
 def _lost(consumer: Consumer, held: list[tuple[Hold, int]], first: int, last: int) -> list[Range]:
-    """The tokens of first..last that were taken from the consumer, of which it has these.
+    """The tokens of first..last that were taken from the consumer, of which it has these; and
+    those below its mark, of which nothing is known any more.
 
     A range of taken tokens may cover one that is held (see `consumers.add_taken`).
     """
     found: list[Range] = []
     place = 0
-    for begin, end, _ in consumer.taken:
+    for begin, end, _ in ((1, consumer.resolved_below - 1, False), *consumer.taken):
         low, high = max(begin, first), min(end, last)
         while low <= high and place < len(held) and held[place][0].first <= high:
             part = held[place][0]

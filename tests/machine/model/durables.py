@@ -80,14 +80,15 @@ def open_durable(world: World, command: commands.OpenDurable) -> Answer:
     consumer.used_ms = world.now_ms
     world.used(queue)
     held = [message.token for message in world.held_by(consumer)]
-    lost = lost_of(world, consumer, 1, consumer.next_token)
+    lost = lost_of(world, consumer, consumer.resolved_below, consumer.next_token)
     return ("durable", consumer.number, consumer.generation, consumer.next_token, held, lost)
 
 
 def lost_of(world: World, consumer: Consumer, first: int, end: int) -> list[int]:
-    """The tokens that were taken from it, not by its own verdict."""
+    """The tokens that were taken from it, not by its own verdict, and those below its mark."""
     held = {message.token for message in world.held_by(consumer)}
-    return sorted(t for t in consumer.taken if first <= t < end and t not in held)
+    gone = {*consumer.taken, *range(1, consumer.resolved_below)} - held
+    return sorted(token for token in gone if first <= token < end)
 
 
 def reserve(world: World, consumer: Consumer, command: commands.Reserve) -> Answer:
