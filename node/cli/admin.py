@@ -12,6 +12,7 @@ import typer
 
 import fifo
 from node.cli import output
+from node.cli.completion import queue_names
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import MOVE_MESSAGES, PROGRESS_S, REDRIVE_POLL_S
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 def redrive(
     dead_letter_queue: Annotated[
-        str, typer.Argument(metavar="DLQ", help="Dead-letter queue to redrive from.")
+        str,
+        typer.Argument(
+            metavar="DLQ", autocompletion=queue_names, help="Dead-letter queue to redrive from."
+        ),
     ],
     target: Annotated[
         str | None,
@@ -150,8 +154,13 @@ def _whole_rate(text: str) -> int:
 
 
 def move(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Queue to move from.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Queue to move to.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", autocompletion=queue_names, help="Queue to move from."),
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", autocompletion=queue_names, help="Queue to move to.")
+    ],
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of messages to move.", metavar="N")
     ] = None,

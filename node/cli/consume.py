@@ -16,6 +16,7 @@ import typer
 
 from fifo.words.consumer_options import AUTO, BY_NAME, CONSUMER_OPTIONS
 from node.cli import output
+from node.cli.completion import queue_names
 from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import CONSUME_BATCH, CONSUME_IDLE_S
 from node.cli.messages import message_view
@@ -38,7 +39,10 @@ _ROWS: Final = tuple(option for option in CONSUMER_OPTIONS if option.name != "pu
 
 @takes_options(_ROWS)
 def consume(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to consume from.")],
+    queue: Annotated[
+        str,
+        typer.Argument(metavar="QUEUE", autocompletion=queue_names, help="Queue to consume from."),
+    ],
     options: dict[str, Any],
     count: Annotated[
         int | None, typer.Option(min=1, help="Stop after this many messages.", metavar="N")

@@ -19,6 +19,9 @@ OBSERVE_TIMEOUT_S: Final = 1.0
 LOGIN_TIMEOUT_S: Final = 5.0
 """The same where a password has to be checked first, which may wait behind others."""
 
+COMPLETION_TIMEOUT_S: Final = 1.0
+"""A shell whose completion takes longer seems stuck; Python takes half a second of it to start."""
+
 SWITCH_SECONDS: Final = 0.001
 """Switch interval of a node: the longest that a thread waits for the GIL."""
 

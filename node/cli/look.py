@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from node.cli import output
+from node.cli.completion import queue_names
 from node.cli.limits import LIST_COUNT
 from node.cli.listing import Watch, print_list
 from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row, message_view
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
     import fifo
 
-Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to inspect.")]
+Queue = Annotated[
+    str, typer.Argument(metavar="QUEUE", autocompletion=queue_names, help="Queue to inspect.")
+]
 Count = Annotated[
     int, typer.Option(min=1, max=1000, help="Maximum number of messages shown.", metavar="N")
 ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from node.cli import output
+from node.cli.completion import session_ids
 from node.cli.confirmation import Yes, confirm
 from node.cli.listing import Watch, print_list
 from node.cli.look import draw_rows
@@ -116,7 +117,11 @@ def sessions(
 def end(
     session: Annotated[
         str,
-        typer.Argument(metavar="SESSION", help="Beginning of its id, as shown by `fifo sessions`."),
+        typer.Argument(
+            metavar="SESSION",
+            autocompletion=session_ids,
+            help="Beginning of its id, as shown by `fifo sessions`.",
+        ),
     ],
     yes: Yes = False,
     url: Url = None,

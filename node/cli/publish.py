@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fifo.client import FifoError, PublishError
 from node.cli import output
+from node.cli.completion import queue_names
 from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import (
     BODY_BYTES_MAX,
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def publish(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to publish to.")],
+    queue: Annotated[
+        str,
+        typer.Argument(metavar="QUEUE", autocompletion=queue_names, help="Queue to publish to."),
+    ],
     body: Annotated[str | None, typer.Option(help="Message body, as text.", metavar="TEXT")] = None,
     file: Annotated[
         Path | None,

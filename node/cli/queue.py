@@ -20,6 +20,7 @@ import fifo
 from fifo.client.spec import expiry_warning
 from fifo.words.queue_options import BY_NAME
 from node.cli import output
+from node.cli.completion import queue_names
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.listing import Watch, print_list
@@ -40,7 +41,9 @@ app = typer.Typer(
     epilog="Example: fifo queue declare orders --lock 30s",
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=queue_names, help="Name of the queue.")
+]
 
 _OPTIONS: Final = tuple(
     BY_NAME[name] for name in inspect.signature(fifo.QueueSpec).parameters if name in BY_NAME
@@ -120,7 +123,11 @@ def _warn_of_expiry(name: str, expires_unused: object) -> None:
 def list_queues(
     pattern: Annotated[
         str,
-        typer.Argument(metavar="PATTERN", help="Glob pattern of queue names: *, ?, [a-z]."),
+        typer.Argument(
+            metavar="PATTERN",
+            autocompletion=queue_names,
+            help="Glob pattern of queue names: *, ?, [a-z].",
+        ),
     ] = "*",
     sort: Annotated[
         Sort,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -117,26 +119,64 @@ def test_a_watched_list_fits_its_terminal_and_leaves_it_as_it_was(local: Local) 
     local.ok("queue", "delete", "narrow", "--yes")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_completes_commands(local: Local, shell: str) -> None:
+def completed(local: Local, shell: str, line: str) -> str:
+    """Complete a line in a shell."""
     asked = {
-        "bash": {"COMP_WORDS": "fifo queue li", "COMP_CWORD": "2"},
-        "zsh": {"_TYPER_COMPLETE_ARGS": "fifo queue li"},
-        "fish": {
-            "_TYPER_COMPLETE_ARGS": "fifo queue li",
-            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-        },
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
     done = subprocess.run(
         local.command(),
+        cwd=local.folder,
         env={**local.environment, "_FIFO_COMPLETE": f"complete_{shell}", **asked},
         capture_output=True,
         text=True,
         check=False,
         timeout=WAIT_S,
     )
-    assert "list" in done.stdout
-    assert "delete" not in done.stdout
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands(local: Local, shell: str) -> None:
+    found = completed(local, shell, "fifo queue li")
+    assert "list" in found
+    assert "delete" not in found
+
+
+@pytest.mark.parametrize(
+    ("shell", "command"), [("bash", "queue show"), ("zsh", "publish"), ("fish", "move shop.orders")]
+)
+def test_the_shell_completes_names_of_queues(local: Local, shell: str, command: str) -> None:
+    names = ("shop.orders", "shop.returns", "stock")
+    for name in names:
+        local.ok("queue", "declare", name)
+    found = completed(local, shell, f"fifo {command} sh")
+    assert [name in found for name in names] == [True, True, False]
+    for name in names:
+        local.ok("queue", "delete", name, "--yes")
+
+
+def test_the_shell_completes_ids_of_sessions(local: Local) -> None:
+    async def ask(url: str) -> tuple[str, list[str]]:
+        async with fifo.connect(url, name="a worker") as client:
+            (own,) = [one.session for one in await client.sessions() if one.client == "a worker"]
+            line = f"fifo session end {own[:4]}"
+            return own, (await asyncio.to_thread(completed, local, "bash", line)).split()
+
+    session, found = asyncio.run(ask(local.status()["url"]))
+    assert found == [session]
+
+
+def test_a_completion_offers_no_session_of_its_own(local: Local) -> None:
+    assert completed(local, "bash", "fifo session end ").strip() == ""
+
+
+@pytest.mark.parametrize("line", ["fifo queue show --url fifo://127.0.0.1:1 o", "fifo publish "])
+def test_a_completion_without_a_cluster_is_empty_and_silent(tmp_path: Path, line: str) -> None:
+    assert completed(Local(tmp_path, 0), "bash", line).strip() == ""
 
 
 def test_a_body_reaches_a_pipe_whole_and_a_terminal_without_control_characters(
