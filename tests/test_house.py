@@ -117,7 +117,7 @@ FLOORS: dict[str, Room] = {
         " node.testing fifo.testing fifo.celery pytest_fifo node.__main__ fifo.__main__"
         " bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
-        " packaging pyspark pyarrow kombu amqp celery matplotlib rich"
+        " pydantic packaging pyspark pyarrow kombu amqp celery matplotlib rich"
         " typer click crc32c xdist uvloop mypy",
     ),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar, Unpack
 
@@ -19,9 +19,11 @@ from fifo.client import (
     QueueSpec,
     connect,
 )
+from fifo.client.durations import Duration
 from fifo.worker.bodies import CODECS, Format
 from fifo.worker.errors import BadTask
 from fifo.worker.middleware import Middleware
+from fifo.worker.periodic import CatchUp, Periodic, schedule_of, with_dedup
 from fifo.worker.sending import Sender, with_dead_letters
 from fifo.worker.tasks import AnyTask, Task, TaskOptions, rules
 
@@ -50,6 +52,7 @@ class App:
         self.options = options
         self.middleware = tuple(middleware)
         self.tasks: dict[str, AnyTask] = {}
+        self.periodics: list[Periodic] = []
         self._sender = Sender(CODECS[format])
         self._own: Client | None = None
 
@@ -83,12 +86,41 @@ class App:
 
         return register
 
+    def periodic(
+        self,
+        when: str | Duration,
+        *,
+        zone: str = "UTC",
+        catch_up: CatchUp = "last",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Callable[[Task[P, R]], Task[P, R]]:
+        """Send a task by the clock: `@app.periodic("0 8 * * mon-fri", zone="Europe/Berlin")`.
+
+        Above `@app.task`. `when` is a cron line, or an interval in whole seconds. Each due time is
+        sent once, by whichever worker is active; `catch_up` says what becomes of those at which
+        there was none.
+        """
+
+        def register(task: Task[P, R]) -> Task[P, R]:
+            if not isinstance(task, Task):
+                raise BadTask("@app.periodic stands above @app.task, which makes the task")
+            if catch_up not in ("last", "all", "none"):
+                raise BadTask(
+                    f"task {task.name}: catch_up must be last, all or none, not {catch_up!r:.40}"
+                )
+            task.queue = with_dedup(task.queue)
+            schedule = schedule_of(when, zone, task.name)
+            self.periodics.append(Periodic(task, schedule, catch_up, dict(arguments or {})))
+            return task
+
+        return register
+
     def queues(self) -> dict[str, QueueSpec]:
         """The queues of all tasks; where several name one, it is that with the most deliveries."""
         found: dict[str, QueueSpec] = {}
         for task in self.tasks.values():
             spec, other = task.queue, found.get(task.queue.name)
-            if other is None or (spec.max_deliveries or 0) > (other.max_deliveries or 0):
+            if other is None or _more(spec, other):
                 found[spec.name] = spec
         return found
 
@@ -98,6 +130,8 @@ class App:
             raise InvalidArgument("the app has no tasks: write `@app.task(queue)` above a handler")
         for task in self.tasks.values():
             _ = task.parameters
+        for one in self.periodics:
+            one.task.parameters.bind(one.task.name, (), one.arguments)
 
     @property
     def client(self) -> Client:
@@ -130,3 +164,11 @@ class App:
         self.use(None)
         if client is not None:
             await client.close()
+
+
+def _more(spec: QueueSpec, other: QueueSpec) -> bool:
+    """Whether a queue allows more than the same one as another task declares it."""
+    return (spec.dedup_window is not None, spec.max_deliveries or 0) > (
+        other.dedup_window is not None,
+        other.max_deliveries or 0,
+    )

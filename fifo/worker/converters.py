@@ -329,14 +329,22 @@ class _Making:
 
     def _typed_dict(self, kind: Any) -> Converter:
         record = self._known[kind] = _Record(dict, kind.__name__)
-        record.fields = {name: self.of(hint) for name, hint in _hints(kind).items()}
-        record.required = tuple(sorted(kind.__required_keys__))
+        hints = _hints(kind)
+        record.fields = {name: self.of(hint) for name, hint in hints.items()}
+        # The class itself does not see NotRequired where its annotations are text.
+        optional = {name for name, hint in hints.items() if _is(hint, typing.NotRequired)}
+        required = {name for name, hint in hints.items() if _is(hint, typing.Required)}
+        record.required = tuple(sorted(kind.__required_keys__ - optional | required))
         return record
 
     def _named_tuple(self, kind: Any) -> Converter:
         hints = _hints(kind)
         parts = tuple(self.of(hints.get(name, Any)) for name in kind._fields)
         return lambda value: kind(*_tuple(parts, value))
+
+
+def _is(hint: Any, origin: Any) -> bool:
+    return typing.get_origin(hint) is origin
 
 
 def _of_a_library(kind: type) -> Converter | None:

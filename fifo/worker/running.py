@@ -23,8 +23,9 @@ from fifo.worker.tasks import AnyTask
 
 _log = logging.getLogger("fifo.worker")
 
-Elsewhere = Callable[[AnyTask, Message, dict[str, Any]], Awaitable[Any]]
-"""Runs a handler that does not run on the event loop."""
+Elsewhere = Callable[[AnyTask, dict[str, Any]], Awaitable[Any]]
+"""Runs a handler in a process, which makes what it depends on, within its time limits; arguments
+are those of its body."""
 
 
 class Runner:
@@ -35,7 +36,7 @@ class Runner:
         tasks: Mapping[str, AnyTask],
         middleware: Sequence[Middleware],
         dependencies: Dependencies,
-        elsewhere: Elsewhere,
+        elsewhere: Elsewhere | None,
     ) -> None:
         self._tasks = tasks
         self._alone = _only_ones(tasks)
@@ -123,6 +124,8 @@ class Runner:
         return result
 
     async def _limited(self, task: AnyTask, message: Message, arguments: dict[str, Any]) -> Any:
+        if self._elsewhere is not None and task.rules.runs == "process":
+            return await self._elsewhere(task, arguments)
         if task.rules.time_limit_s is None:
             return await self._softly(task, message, arguments)
         work = asyncio.ensure_future(self._softly(task, message, arguments))
@@ -164,15 +167,10 @@ class Runner:
         for name in found.messages:
             arguments[name] = message
         if not found.dependencies:
-            return await self._invoked(task, message, arguments)
+            return await _invoked(task, arguments)
         async with AsyncExitStack() as stack:
             arguments.update(await self._dependencies.fill(stack, found.dependencies))
-            return await self._invoked(task, message, arguments)
-
-    async def _invoked(self, task: AnyTask, message: Message, arguments: dict[str, Any]) -> Any:
-        if task.rules.runs == "loop":
-            return await task.handler(**arguments)
-        return await self._elsewhere(task, message, arguments)
+            return await _invoked(task, arguments)
 
     # After the handler.
 
@@ -249,6 +247,12 @@ class Runner:
         delay_s = limits.UNKNOWN_TASK_DELAY_SECONDS
         _log.warning("%s; given back for %g s", error, delay_s, extra=_about(None, message))
         await message.release(delay_s, receipt=False)
+
+
+async def _invoked(task: AnyTask, arguments: dict[str, Any]) -> Any:
+    if task.rules.runs == "loop":
+        return await task.handler(**arguments)
+    return await asyncio.to_thread(task.handler, **arguments)
 
 
 def _only_ones(tasks: Mapping[str, AnyTask]) -> dict[str, AnyTask]:

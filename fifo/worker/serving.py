@@ -1,25 +1,30 @@
 """A worker process: it connects, works until a signal, and drains.
 
-Owns the meaning of signals: the first SIGTERM or SIGINT drains, the second releases everything.
-Must not know other processes of the command.
+Owns the meaning of signals: the first SIGTERM or SIGINT drains, the second releases everything; and
+what the process reports of itself. Must not know other processes of the command.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
+import os
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from fifo.client import Client
 from fifo.worker import limits
 from fifo.worker.app import App
+from fifo.worker.children import Children
+from fifo.worker.health import probes
+from fifo.worker.status import BEAT, BY_STATE, Report, Reports, State
+from fifo.worker.stopping import Stops
+from fifo.worker.watch import Watch
 from fifo.worker.worker import Worker
 
 _log = logging.getLogger("fifo.worker")
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +36,47 @@ class Settings:
     concurrency: int = limits.CONCURRENCY
     prefetch: int | None = None
     grace_s: float = limits.GRACE_SECONDS
+    children: int = 1
+    log_level: str = "info"
+    log_format: str = "text"
+    health_port: int | None = None
+    health_file: Path | None = None
+    status_descriptor: int | None = None
 
 
 async def serve(app: App, settings: Settings) -> None:
     """Work until a signal. Raises what ended the worker otherwise."""
     stops = Stops()
     stops.listen()
+    report = Report()
+    reports = Reports({os.getpid(): report})
     try:
-        async with await app.connect(settings.url) as client:
-            await _work(app, client, settings, stops)
+        async with probes(reports, settings.health_port, settings.health_file):
+            with Watch(), Announcing(report, settings.status_descriptor, stops) as announcing:
+                async with await app.connect(settings.url) as client:
+                    await _work(app, client, settings, stops, announcing)
     finally:
         stops.forget()
 
 
-async def _work(app: App, client: Client, settings: Settings, stops: Stops) -> None:
-    worker = Worker(app, client, concurrency=settings.concurrency, prefetch=settings.prefetch)
+async def _work(
+    app: App, client: Client, settings: Settings, stops: Stops, announcing: Announcing
+) -> None:
+    children = Children(settings.target, settings.children, settings.log_level, settings.log_format)
+    worker = Worker(
+        app,
+        client,
+        concurrency=settings.concurrency,
+        prefetch=settings.prefetch,
+        children=children,
+    )
     await worker.start()
     queues = ", ".join(app.queues())
-    _log.info(
-        "ready: %d tasks, queues %s, %d at once", len(app.tasks), queues, settings.concurrency
-    )
+    most = settings.concurrency
+    _log.info("ready: %d tasks, queues %s, %d at once", len(app.tasks), queues, most)
+    announcing.say("ready")
     await _first(stops.first, worker.ended)
+    announcing.say("draining")
     _log.info("draining: %d messages at work, up to %g s", worker.at_work, settings.grace_s)
     draining = asyncio.create_task(worker.drain(settings.grace_s))
     await _first(stops.second, draining)
@@ -71,25 +96,44 @@ async def _first(signal_came: asyncio.Event, other: asyncio.Future[Any]) -> None
     came.cancel()
 
 
-class Stops:
-    """Signals as events."""
+class Announcing:
+    """Signs of life while its block runs: to the probes of this process, and to a supervisor."""
 
-    def __init__(self) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
+    def __init__(self, report: Report, descriptor: int | None, stops: Stops) -> None:
+        self._report = report
+        self._descriptor = descriptor
+        self._stops = stops
+        self._loop = asyncio.get_running_loop()
+        self._next: asyncio.TimerHandle | None = None
 
-    def listen(self) -> None:
-        """Take SIGTERM and SIGINT from here on."""
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self.stop)
+    def __enter__(self) -> Announcing:
+        self._beat()
+        return self
 
-    def forget(self) -> None:
-        """Leave them to Python again."""
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._next is not None:
+            self._next.cancel()
 
-    def stop(self) -> None:
-        """Count a signal."""
-        (self.second if self.first.is_set() else self.first).set()
+    def say(self, state: State) -> None:
+        """Report a change of the state."""
+        self._write(BY_STATE[state])
+
+    def _beat(self) -> None:
+        self._write(BEAT)
+        self._next = self._loop.call_later(limits.BEAT_SECONDS, self._beat)
+
+    def _write(self, letters: bytes) -> None:
+        self._report.hear(letters)
+        if self._descriptor is None:
+            return
+        try:
+            os.write(self._descriptor, letters)
+        except BrokenPipeError:
+            self._descriptor = None
+            _log.error("the supervisor of this process has gone: draining")
+            self._stops.first.set()

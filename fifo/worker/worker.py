@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any
 
 from fifo.client import Client, Consumer, InvalidArgument, Message, QueueNotFound
 from fifo.worker import limits
 from fifo.worker.app import App
+from fifo.worker.children import Children
 from fifo.worker.dependencies import Dependencies
+from fifo.worker.periodic import Clockmaker
 from fifo.worker.running import Runner
 from fifo.worker.sending import declare
 from fifo.worker.tasks import AnyTask
@@ -26,7 +29,8 @@ _log = logging.getLogger("fifo.worker")
 class Worker:
     """Runs the tasks of an app with a client: `async with Worker(app, client) as worker`.
 
-    `concurrency` is the number of messages at work at once. `ended` is done when a consumer can go
+    `concurrency` is the number of messages at work at once. Handlers that may block run in
+    `children`, or in threads where there are none. `ended` is done when a consumer can go
     on no longer, with the reason.
     """
 
@@ -37,6 +41,7 @@ class Worker:
         *,
         concurrency: int = limits.CONCURRENCY,
         prefetch: int | None = None,
+        children: Children | None = None,
     ) -> None:
         if type(concurrency) is not int or not 1 <= concurrency <= limits.CONCURRENCY_MAX:
             raise InvalidArgument(
@@ -49,7 +54,9 @@ class Worker:
         self._concurrency = concurrency
         self._prefetch = prefetch or concurrency
         self._dependencies = Dependencies()
-        self._runner = Runner(app.tasks, app.middleware, self._dependencies, self._elsewhere)
+        self._children = children
+        elsewhere = None if children is None else self._in_process
+        self._runner = Runner(app.tasks, app.middleware, self._dependencies, elsewhere)
         self._slots: asyncio.Semaphore | None = None
         self._consumers: list[Consumer[Message]] = []
         self._runs: set[asyncio.Task[None]] = set()
@@ -68,16 +75,31 @@ class Worker:
         self.app.use(self.client)
         for spec in queues.values():
             await declare(self.client, spec)
-            consumer = self.client.consume(spec.name, prefetch=self._prefetch, label="fifo worker")
-            await consumer.subscribe()
-            self._consumers.append(consumer)
+            consumer = await self._consume(spec.name, self._prefetch)
             for _ in range(self._concurrency):
-                self._begin(consumer)
+                self._begin(self._serve(consumer))
+        if self.app.periodics:
+            clock = Clockmaker(self.client, self.app.periodics)
+            await clock.start()
+            for name in clock.queues:
+                consumer = await self._consume(name, 1)
+                self._begin(self._keep_time(clock, consumer))
 
-    def _begin(self, consumer: Consumer[Message]) -> None:
-        run = asyncio.create_task(self._serve(consumer))
+    async def _consume(self, queue: str, prefetch: int) -> Consumer[Message]:
+        consumer = self.client.consume(queue, prefetch=prefetch, label="fifo worker")
+        await consumer.subscribe()
+        self._consumers.append(consumer)
+        return consumer
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        run = asyncio.create_task(work)
         self._runs.add(run)
         run.add_done_callback(self._over)
+
+    async def _keep_time(self, clock: Clockmaker, consumer: Consumer[Message]) -> None:
+        """Send what is due until the consumer is cancelled."""
+        async for message in consumer:
+            await clock.handle(message)
 
     def _over(self, run: asyncio.Task[None]) -> None:
         self._runs.discard(run)
@@ -131,9 +153,12 @@ class Worker:
             _log.warning("%d handlers had not ended: their messages are released", len(left))
             await asyncio.wait(left, timeout=limits.RELEASE_SECONDS)
         await self._dependencies.close()
+        if self._children is not None:
+            await self._children.close()
 
-    async def _elsewhere(self, task: AnyTask, message: Message, arguments: dict[str, Any]) -> Any:
-        return await asyncio.to_thread(task.handler, **arguments)
+    async def _in_process(self, task: AnyTask, arguments: dict[str, Any]) -> Any:
+        assert self._children is not None, "asked only where there are some"
+        return await self._children.run(task, arguments, wants_result=False)
 
     async def __aenter__(self) -> Worker:
         try:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import fifo
 import fifo.blocking
+from node.cli.processes import wait_until
 from tests.support.pytest_ids import ROOT
 from tests.support.shared import SharedCluster
 
@@ -132,3 +138,97 @@ def test_an_app_that_cannot_run_is_one_line(
     assert worker.ended() == 1
     assert len(worker.lines) == 1
     assert worker.lines[0].startswith(line)
+
+
+def test_processes_are_kept_running_and_answer_probes_together(
+    tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
+) -> None:
+    (tmp_path / "shop.py").write_text(APP)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ("--processes", "2", "--health-port", str(port), "--health-file", "health")
+    started.append(worker := Command(tmp_path, "shop:app", *options, url=shared_cluster.url))
+    first = process_of(worker.until("ready:"))
+    second = process_of(worker.until("ready:"))
+    assert probe(port, "/live") == (200, "live\n")
+    until(lambda: probe(port, "/ready") == (200, "ready\n"))
+    until(lambda: (tmp_path / "health").read_text() == "ready\n")
+    assert probe(port, "/") == (404, "ask for /live or /ready\n")
+    os.kill(first, signal.SIGKILL)
+    worker.until(f"process {first} ended by SIGKILL: started again in 1 s")
+    assert probe(port, "/ready") == (503, "not ready\n")
+    third = process_of(worker.until("ready:"))
+    assert len({first, second, third}) == 3
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == 0
+    assert sum("drained" in line for line in worker.lines) == 2
+    assert not (tmp_path / "health").exists()
+
+
+def test_processes_that_were_never_ready_end_the_command_with_their_line(
+    tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
+) -> None:
+    started.append(
+        worker := Command(tmp_path, "nowhere:app", "--processes", "2", url=shared_cluster.url)
+    )
+    assert worker.ended() == 1
+    assert {line.split(" in ")[0] for line in worker.lines} == {
+        "fifo worker: there is no module 'nowhere'"
+    }
+
+
+def test_a_changed_file_is_loaded_and_one_that_is_wrong_waits_for_the_next_change(
+    tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
+) -> None:
+    (tmp_path / "shop.py").write_text(APP)
+    started.append(worker := Command(tmp_path, "shop:app", "--reload", url=shared_cluster.url))
+    worker.until("ready: 1 tasks")
+    (tmp_path / "shop.py").write_text("def broken(:\n")
+    worker.until("shop.py changed: the workers are started again")
+    worker.until("fifo worker: module shop does not import: SyntaxError")
+    (tmp_path / "shop.py").write_text(APP + "\n@app.task('more')\nasync def more() -> None: ...\n")
+    worker.until("ready: 2 tasks, queues orders, more")
+    worker.signal(signal.SIGINT)
+    assert worker.ended() == 0
+
+
+def test_a_handler_that_never_yields_is_named_with_its_place(
+    tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
+) -> None:
+    blocks = "    threading.Event().wait()\n"
+    (tmp_path / "shop.py").write_text(
+        "import threading\nimport fifo\napp = fifo.App()\n"
+        "@app.task('orders')\nasync def ship() -> None:\n" + blocks
+    )
+    with fifo.blocking.connect(shared_cluster.url) as client:
+        options = ("--log-format", "json")
+        started.append(worker := Command(tmp_path, "shop:app", *options, url=shared_cluster.url))
+        worker.until("ready")
+        client.publish("orders", b"{}", headers={"task": "ship"})
+        line = json.loads(worker.until("the event loop has not turned"))
+        assert line["level"] == "error"
+        assert f"{tmp_path / 'shop.py'}:6 ship" in line["text"]
+        assert client.queue("orders").locked == 1
+
+
+def process_of(line: str) -> int:
+    """The process that logged a line."""
+    found = re.search(r"\[(\d+)\]", line)
+    assert found is not None, line
+    return int(found[1])
+
+
+def probe(port: int, path: str) -> tuple[int, str]:
+    """Ask the health port."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition, with a deadline."""
+    assert wait_until(condition, SECONDS_MAX)
