@@ -6,6 +6,7 @@ Owns attacks on decoding. Must not know sessions beyond one that carries the byt
 from __future__ import annotations
 
 import itertools
+import socket
 import struct
 from typing import Any, Final
 
@@ -172,10 +173,16 @@ def lying_columns(field: Field) -> None:
 def slow_hellos(field: Field) -> None:
     """Four hundred connections that say hello byte by byte"""
     hello = frame_bytes(HELLO, 0, 1, 1, 0, bytes(16), bytes(16))
-    found = [field.dial(field.leaders("client")) for _ in range(400)]
+    found: list[socket.socket | None] = []
+    while field.open and len(found) < 400:
+        one = field.dial(field.leaders("client"))
+        if one is not None:
+            field.send(one, hello[:1])  # A slow node may leave time for nothing more.
+        found.append(one)
     for at in field.rounds(0.2):
+        byte = hello[(at + 1) % len(hello) :][:1]
         for place, one in enumerate(found):
-            if one is not None and not field.send(one, hello[at % len(hello) :][:1]):
+            if one is not None and not field.send(one, byte):
                 field.drop(one)
                 found[place] = field.dial(field.leaders("client"))
 
