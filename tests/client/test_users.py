@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -129,6 +131,24 @@ async def test_a_client_sends_nothing_to_an_untrusted_node(
         url = f"fifos://ann:ann-password@{hosts(cluster)}?ca={other.ca}"
         with pytest.raises(fifo.ConnectionLost, match="IP address mismatch"):
             await fifo.connect(url, connect_timeout=0.3)
+
+
+@pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1", "TLSv1_2", "TLSv1_3"])
+async def test_tls_before_1_2_is_refused(guarded: Guarded, version: str) -> None:
+    context = ssl.create_default_context(cafile=guarded.certificate.ca)
+    context.set_ciphers("ALL:@SECLEVEL=0")  # Else this side offers none of the old ones.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+    port = guarded.cluster.config.nodes[0].client.port
+    try:
+        _, writer = await asyncio.open_connection("localhost", port, ssl=context)
+        writer.close()
+        refusal = None
+    except OSError as error:
+        refusal = error
+    assert "no protocols available" not in str(refusal), "this side offered nothing"
+    assert (refusal is None) == (version in ("TLSv1_2", "TLSv1_3"))
 
 
 async def test_a_plain_port_is_named_to_a_tls_client(shared_cluster: SharedCluster) -> None:

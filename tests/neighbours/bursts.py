@@ -33,6 +33,9 @@ QUEUE: Final = "tenant.queue"
 BURST_FRAMES: Final = 20_000
 LONE_TOKENS: Final = 1_000
 UNKNOWN_KIND: Final = 200
+KEY_BYTES: Final = 1_024
+HEADER_BYTES: Final = 60_000
+TEN_YEARS_MS: Final = 10 * 365 * 86_400_000
 HANDLES: Final = 50
 """Handles of a settlement: the first tokens of a consumer, the one that is held among them."""
 
@@ -108,6 +111,35 @@ def large_publishes(field: Field) -> None:
                 field.cost.frames += 1
                 field.cost.sent_bytes += len(body)
     field.rest()
+
+
+def extreme_messages(field: Field) -> None:
+    """Messages that are taken, with keys of 1 KiB, headers of 60 KB, NULs, and delays of years"""
+    peer = field.welcome()
+    name, value = b"\x00", b"\x00" * HEADER_BYTES
+    header = struct.pack("<H", len(name)) + name + struct.pack("<I", len(value)) + value
+    columns = {
+        0: struct.pack("<I", 1),
+        1: struct.pack("<I", KEY_BYTES),
+        2: bytes(KEY_BYTES),
+        3: struct.pack("<I", len(header)),
+        4: header,
+        6: struct.pack("<Q", TEN_YEARS_MS),
+    }
+    listed = [[tag, len(data)] for tag, data in columns.items()]
+    raw = b"".join(columns.values()) + b"\x00"
+    last = 0
+
+    def made() -> bytes:
+        nonlocal last
+        last += 1
+        return frame_bytes(PUBLISH, last, QUEUE, 0, last - 1, last, 1, listed, raw=raw)
+
+    stored = peer.confirm(peer.send(PUBLISH, QUEUE, 0, last, last + 1, 1, listed, raw=raw))
+    if stored[4] != 1:
+        raise SystemExit(f"it was not taken: {stored}")
+    last = 1
+    field.pump([peer.raw], made)
 
 
 def lone_settlements(field: Field) -> None:
@@ -208,6 +240,7 @@ ATTACKS = (
     refused_publishes,
     publishes,
     large_publishes,
+    extreme_messages,
     lone_settlements,
     lone_renewals,
     large_renewals,
