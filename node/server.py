@@ -427,7 +427,8 @@ class Node:
         raft = self._raft
         if raft is None:
             return None
-        started, began = self._stretches.cpu(), self._env.stopwatch()
+        began = self._env.stopwatch()
+        self._stretches.begin(began)
         try:
             self.broker.before_turn()
             self._turns.asked = False
@@ -435,8 +436,9 @@ class Node:
             gathered = self.broker.after_turn()
             if gathered is not None and gathered < delay:
                 delay = gathered
-            if self._env.stopwatch() - began >= limits.STRETCH_NOTED_SECONDS:
-                self._stretches.note("turn", started)
+            ended = self._env.stopwatch()
+            if ended - began >= limits.STRETCH_NOTED_SECONDS:
+                self._stretches.note("turn", began, ended)
         except RaftStopped as stopped:
             self._end(stopped.reason)
             return None
@@ -477,9 +479,10 @@ class Node:
         asyncio.get_running_loop().call_later(limits.LOOK_SECONDS, self._housekeeping)
 
     def _timed(self, kind: str, work: Callable[[], None]) -> None:
-        started = self._stretches.cpu()
+        began = self._env.stopwatch()
+        self._stretches.begin(began)
         work()
-        self._stretches.note(kind, started)
+        self._stretches.note(kind, began, self._env.stopwatch())
 
     def _fail(self, step: str, error: Exception) -> None:
         logger.exception("event=%s_failed", step, exc_info=error)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Final, TypeVar, get_type_hints
 
 from fifo.wire import limits
@@ -109,12 +110,17 @@ class Message:
 
     TYPE: ClassVar[int]
     _CHECKS: ClassVar[tuple[tuple[str, Check], ...]]
+    _READ: ClassVar[Callable[[Any], tuple[Any, ...]] | None]
+    """Reads all fields at once, where there are several: every frame that is sent needs it."""
     _DEFAULTS_BACKWARDS: ClassVar[tuple[Any, ...]]
     _REQUIRED: ClassVar[int]
 
     def to_fields(self) -> list[Any]:
         """The fields by position, trailing ones that hold their default cut off."""
-        values = [getattr(self, name) for name, _ in self._CHECKS]
+        read = type(self)._READ
+        values = (
+            [getattr(self, name) for name, _ in self._CHECKS] if read is None else [*read(self)]
+        )
         for default in self._DEFAULTS_BACKWARDS:
             if values[-1] != default:
                 break
@@ -136,6 +142,8 @@ def _wire(number: int) -> Callable[[type[_M]], type[_M]]:
         declared = fields(cls)
         cls.TYPE = number
         cls._CHECKS = tuple((f.name, hints[f.name].__metadata__[0]) for f in declared)
+        names = [f.name for f in declared]
+        cls._READ = attrgetter(*names) if len(names) > 1 else None
         cls._DEFAULTS_BACKWARDS = tuple(
             f.default for f in reversed(declared) if f.default is not MISSING
         )

@@ -66,8 +66,12 @@ STRETCH_SECONDS_AIM: Final = 0.020
 or frame takes more."""
 
 STRETCH_NOTED_SECONDS: Final = 0.001
-"""Shorter stretches of a client's frames, and shorter turns, are not noted: reading the CPU clock
-costs a few percent of a small frame."""
+"""Shorter stretches of a client's frames, and shorter turns, are not noted: they are of no interest
+beside those that are."""
+
+STRETCH_READING_SECONDS: Final = 0.002
+"""Longest age of a reading of the CPU clock at the begin of a stretch, and so the most by which one
+is shown too long. Two readings for each cost 1 % of a lone publish and more of a batch."""
 
 STRETCH_WINDOW_SECONDS: Final = 300.0
 """The longest stretches are those of the last one or two of these: several scrapes see each."""

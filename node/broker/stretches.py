@@ -1,8 +1,10 @@
 """The longest stretches of work on the event loop, by kind: nothing else runs meanwhile.
 
 Owns the measurement: CPU seconds of the loop's thread, so that a busy machine is not taken for a
-slow request. A stretch of a client's frames has the kind of the one that took longest. Must not
-know what the kinds do.
+slow request. The CPU clock is a system call, and reading it makes the scheduler look for another
+thread to run; so it is read once in a while, and at the end of a stretch that may be the longest. A
+stretch is never shown shorter than it was, and longer by a reading's age at most. A stretch of a
+client's frames has the kind of the one that took longest. Must not know what the kinds do.
 """
 
 from __future__ import annotations
@@ -17,15 +19,26 @@ class Stretches:
 
     def __init__(self, cpu: Callable[[], float]) -> None:
         """`cpu`: seconds of CPU time of the thread that runs the loop."""
-        self.cpu = cpu
+        self._cpu = cpu
+        self._cpu_seconds = 0.0
+        self._read_at = float("-inf")
         self.over_aim: dict[str, int] = {}
         self._before: dict[str, float] = {}
         self._recent: dict[str, float] = {}
         self._turned_at = 0.0
 
-    def note(self, kind: str, started: float) -> None:
-        """A stretch that began at `started` of `cpu` has ended."""
-        seconds = self.cpu() - started
+    def begin(self, now: float) -> None:
+        """A stretch begins at `now` of the stopwatch; no other is under way."""
+        if now - self._read_at >= limits.STRETCH_READING_SECONDS:
+            self._cpu_seconds, self._read_at = self._cpu(), now
+
+    def note(self, kind: str, began: float, ended: float) -> None:
+        """The stretch that began and ended at these instants of the stopwatch is over."""
+        elapsed = ended - began
+        if elapsed <= self._recent.get(kind, -1.0) and elapsed <= limits.STRETCH_SECONDS_AIM:
+            return  # Its CPU time is no more than that.
+        before, self._cpu_seconds, self._read_at = self._cpu_seconds, self._cpu(), ended
+        seconds = min(elapsed, self._cpu_seconds - before)
         if seconds > self._recent.get(kind, -1.0):
             self._recent[kind] = seconds
         if seconds > limits.STRETCH_SECONDS_AIM:

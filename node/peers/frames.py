@@ -294,9 +294,6 @@ def _checked_fields(name: str, fields: Fields, values: list[Any]) -> Message:
 def _attach_entries(message: dict[str, Any], raw: memoryview) -> None:
     """Cut the raw bytes into entries. Their indexes follow from the previous one."""
     terms, sizes = message.pop("terms"), message.pop("sizes")
-    if not raw and not terms and not sizes and message["prevLogTerm"] <= message["term"]:
-        message["entries"] = []  # A heartbeat.
-        return
     if len(terms) != len(sizes) or sum(sizes) != len(raw):
         raise FrameInvalid(
             f"append_entries: {len(terms)} terms and {len(sizes)} sizes of {sum(sizes)} bytes "

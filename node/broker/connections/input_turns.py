@@ -107,16 +107,16 @@ class InputTurns:
 
     def _serve(self, connection: Sharing) -> bool:
         """Give a connection its share; whether it has more to handle."""
-        started = self._stretches.cpu()
         items = min(limits.SHARE_ITEMS_MAX, self._items)
         share = Share(self._clock, items, min(limits.SHARE_SECONDS, self._seconds))
         began = share.at
+        self._stretches.begin(began)
         more = connection.handle(share)
         self._items -= share.items
         took = share.at - began
         self._seconds -= took
         if took >= limits.STRETCH_NOTED_SECONDS:
-            self._stretches.note(self._name_of(share.kind), started)
+            self._stretches.note(self._name_of(share.kind), began, share.at)
         if self._items < limits.TURN_ITEMS_MAX // 2 or self._seconds < limits.TURN_SECONDS / 2:
             self._ask()
         return more
