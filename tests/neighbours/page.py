@@ -121,7 +121,7 @@ def _result(run: Run) -> str:
     held = sum(not one.broken for one in run.verdicts)
     return (
         f"- seed {run.seed}: {held} of {len(run.verdicts)} kinds kept every fact, in"
-        f" {run.seconds / 60:.0f} minutes"
+        f" {run.seconds / 60:.1f} minutes"
     )
 
 

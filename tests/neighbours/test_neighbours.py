@@ -70,7 +70,7 @@ def test_the_page_names_costs_times_and_broken_facts() -> None:
     page = unfolded(render(runs, Beginning("abc1234", 2), when))
     assert "Last whole runs, 2 in a row: 2026-01-02 at abc1234, 2 s of each attack" in page
     assert "beside 2 spinning processes" in page
-    assert "- seed 7: 1 of 2 kinds kept every fact, in 1 minutes - seed 8: 1 of 2" in page
+    assert "- seed 7: 1 of 2 kinds kept every fact, in 1.0 minutes - seed 8: 1 of 2" in page
     assert "| pings | 30,000 | 1 | 0.0 MB | 0.0 s | 41, 90 ms | hold |" in page
     assert f"| {MIX} | 0 | 0 | 0.0 MB | 1.2 s | 0, 0 ms | broken |" in page
     assert f"- **{MIX} (seed 8)**: an election: term 1 became 2" in page
