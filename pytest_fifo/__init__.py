@@ -1,15 +1,15 @@
 """The pytest plugin of fifo: fixtures on `fifo.testing.cluster`, found by entry point.
 
-Owns the fixtures `fifo_cluster` and `fifo_client`, and their two markers. Must not know nodes, and
-imports `fifo` only where a test asks for a fixture: pytest loads this module in every project of
-an environment that has fifo installed, also in those that never use it.
+Owns the fixtures `fifo_cluster`, `fifo_client` and `fifo_worker`, and their two markers. Must not
+know nodes, and imports `fifo` only where a test asks for a fixture: pytest loads this module in
+every project of an environment that has fifo installed, also in those that never use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -24,7 +24,14 @@ else:
     except ModuleNotFoundError:  # anyio takes pytest's own fixtures
         _async_fixture = pytest.fixture
 
-__all__ = ["fifo_client", "fifo_cluster"]
+__all__ = ["fifo_client", "fifo_cluster", "fifo_worker"]
+
+
+class StartWorker(Protocol):
+    """Starts a worker of an app; `options` are those of `fifo.Worker`."""
+
+    def __call__(self, app: fifo.App, **options: Any) -> Awaitable[fifo.Worker]: ...
+
 
 MARKERS = (
     "fifo_cluster(nodes=1, seed=0): the nodes of fifo_cluster, and what decides its elections",
@@ -81,3 +88,20 @@ async def fifo_client(fifo_cluster: fifo.testing.Cluster) -> AsyncIterator[fifo.
 
     async with fifo.connect(fifo_cluster.url) as client:
         yield client
+
+
+@_async_fixture
+async def fifo_worker(fifo_cluster: fifo.testing.Cluster) -> AsyncIterator[StartWorker]:
+    """Starts workers on `fifo_cluster`: `worker = await fifo_worker(app, concurrency=4)`.
+
+    They drain when the test is over. Handlers with `def` run in threads.
+    """
+    import fifo
+
+    async with AsyncExitStack() as stack:
+
+        async def start(app: fifo.App, **options: Any) -> fifo.Worker:
+            client = await stack.enter_async_context(fifo.connect(fifo_cluster.url))
+            return await stack.enter_async_context(fifo.Worker(app, client, **options))
+
+        yield start

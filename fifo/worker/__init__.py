@@ -6,7 +6,7 @@ Stands on the client's public names only; must not know the protocol, or a node.
 
 from fifo.worker.app import App
 from fifo.worker.dependencies import Depends
-from fifo.worker.errors import BadTask, CannotLoad, Retry, TimeLimit
+from fifo.worker.errors import BadTask, CannotLoad, ChildDied, Retry, TaskError, TimeLimit
 from fifo.worker.middleware import Middleware, Run
 from fifo.worker.tasks import Task
 from fifo.worker.worker import Worker
@@ -15,11 +15,13 @@ __all__ = [
     "App",
     "BadTask",
     "CannotLoad",
+    "ChildDied",
     "Depends",
     "Middleware",
     "Retry",
     "Run",
     "Task",
+    "TaskError",
     "TimeLimit",
     "Worker",
 ]

@@ -20,7 +20,7 @@ from fifo.client import (
     connect,
 )
 from fifo.client.durations import Duration
-from fifo.worker.bodies import CODECS, Format
+from fifo.worker.bodies import CODECS, Codec, Format
 from fifo.worker.errors import BadTask
 from fifo.worker.middleware import Middleware
 from fifo.worker.periodic import CatchUp, Periodic, schedule_of, with_dedup
@@ -132,6 +132,11 @@ class App:
             _ = task.parameters
         for one in self.periodics:
             one.task.parameters.bind(one.task.name, (), one.arguments)
+
+    @property
+    def codec(self) -> Codec:
+        """The format of what this app sends."""
+        return self._sender.codec
 
     @property
     def client(self) -> Client:

@@ -30,6 +30,8 @@ class Parameters:
     dependencies: Mapping[str, Depends]
     order: tuple[str, ...]
     """Names of what comes from the body and may be given by position."""
+    result: Converter
+    """Converts what the handler returned, for a caller."""
 
     def __str__(self) -> str:
         return ", ".join(self.converters) or "none"
@@ -117,7 +119,22 @@ def parameters_of(
                 order.append(name)
             if parameter.default is inspect.Parameter.empty:
                 required.add(name)
-    return Parameters(found, frozenset(required), tuple(messages), dependencies, tuple(order))
+    return Parameters(
+        found,
+        frozenset(required),
+        tuple(messages),
+        dependencies,
+        tuple(order),
+        _result(hints.get("return", Any)),
+    )
+
+
+def _result(hint: Any) -> Converter:
+    """The converter of a result; plain data where its type has no form in a body."""
+    try:
+        return converter(hint)
+    except BadTask:
+        return converter(Any)
 
 
 def _dependency(hint: Any, default: Any) -> Depends | None:

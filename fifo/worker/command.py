@@ -118,6 +118,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def options() -> list[str]:
+    """Names of the options that users see."""
+    actions = _parser()._actions
+    return [
+        name
+        for action in actions
+        if action.help != argparse.SUPPRESS
+        for name in action.option_strings
+    ]
+
+
 def _count(text: str, most: int = limits.CONCURRENCY_MAX) -> int:
     """Parse a number of messages or processes."""
     if not text.isdecimal() or not 1 <= int(text) <= most:

@@ -77,3 +77,6 @@ PROBE_SECONDS: Final = 5.0
 
 PROCESSES_MAX: Final = 256
 """Worker processes of one command: more than the cores of large machines."""
+
+CALL_SECONDS: Final = 30.0
+"""Time for which a caller waits for a result, by default: that of every call of the client."""

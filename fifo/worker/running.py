@@ -18,14 +18,18 @@ from fifo.worker import bodies, limits
 from fifo.worker.dependencies import Dependencies
 from fifo.worker.errors import Refused, Retry, TimeLimit, Unfit, UnknownTask
 from fifo.worker.middleware import Middleware, Run
+from fifo.worker.results import REPLY_TO
 from fifo.worker.sending import CONTENT_TYPE, TASK
 from fifo.worker.tasks import AnyTask
 
 _log = logging.getLogger("fifo.worker")
 
-Elsewhere = Callable[[AnyTask, dict[str, Any]], Awaitable[Any]]
+Elsewhere = Callable[[AnyTask, dict[str, Any], Message], Awaitable[Any]]
 """Runs a handler in a process, which makes what it depends on, within its time limits; arguments
 are those of its body."""
+
+Answer = Callable[[Mapping[str, str], Mapping[str, Any]], Awaitable[None]]
+"""Takes the headers of a message, and the result or error of its task."""
 
 
 class Runner:
@@ -37,7 +41,9 @@ class Runner:
         middleware: Sequence[Middleware],
         dependencies: Dependencies,
         elsewhere: Elsewhere | None,
+        answer: Answer,
     ) -> None:
+        """`answer` publishes the end of a task to the caller that its message names."""
         self._tasks = tasks
         self._alone = _only_ones(tasks)
         self._before = [one.before for one in middleware if _has(one, "before")]
@@ -45,6 +51,7 @@ class Runner:
         self._error = [one.error for one in reversed(middleware) if _has(one, "error")]
         self._dependencies = dependencies
         self._elsewhere = elsewhere
+        self._answer = answer
         self._left: set[asyncio.Task[Any]] = set()
         self.at_work = 0
 
@@ -65,7 +72,7 @@ class Runner:
 
     async def _handled(self, message: Message) -> None:
         try:
-            task, arguments = self._read(message)
+            task, arguments, asks = self._read(message)
         except UnknownTask as error:
             await self._not_here(message, error)
             return
@@ -73,7 +80,7 @@ class Runner:
             await self._dead(message, error.reason, error.description, None)
             return
         try:
-            await self._called(task, message, arguments)
+            result = await self._called(task, message, arguments)
         except Terminal as error:
             cause = error.__cause__ or error
             await self._dead(message, error.reason, error.description, cause, task)
@@ -87,11 +94,15 @@ class Runner:
         except (Exception, SystemExit) as error:
             await self._failed(task, message, error)
         else:
-            _log.debug("task %s done", task.name, extra=_about(task, message))
+            if asks:
+                await self._answer(message.headers, {"result": result})
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug("task %s done", task.name, extra=_about(task, message))
 
     # Before the handler.
 
-    def _read(self, message: Message) -> tuple[AnyTask, dict[str, Any]]:
+    def _read(self, message: Message) -> tuple[AnyTask, dict[str, Any], bool]:
+        """The task of a message, its arguments, and whether a caller waits."""
         headers = message.headers
         name = headers.get(TASK)
         task = self._alone.get(message.queue) if name is None else self._tasks.get(name)
@@ -101,7 +112,8 @@ class Runner:
         try:
             payload = bodies.decode(message.body, headers.get(CONTENT_TYPE))
             found = task.parameters
-            return task, found.convert_alone(payload) if name is None else found.convert(payload)
+            convert = found.convert_alone if name is None else found.convert
+            return task, convert(payload), REPLY_TO in headers
         except Unfit as error:
             raise Refused("arguments do not fit", f"task {task.name}: {error}") from error
 
@@ -125,7 +137,7 @@ class Runner:
 
     async def _limited(self, task: AnyTask, message: Message, arguments: dict[str, Any]) -> Any:
         if self._elsewhere is not None and task.rules.runs == "process":
-            return await self._elsewhere(task, arguments)
+            return await self._elsewhere(task, arguments, message)
         if task.rules.time_limit_s is None:
             return await self._softly(task, message, arguments)
         work = asyncio.ensure_future(self._softly(task, message, arguments))
@@ -224,6 +236,10 @@ class Runner:
             )  # fmt: skip
             await message.release(delay_s)
             return
+        headers = message.headers
+        if REPLY_TO in headers:
+            words = "" if error is None else f": {type(error).__name__}: {error}"
+            await self._answer(headers, {"error": f"{reason}: {description}{words}"})
         if result.status is not Status.OK:
             _log.warning(
                 "task %s: message %s is not terminated: %s", name, message.id, result.status

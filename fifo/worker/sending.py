@@ -19,6 +19,7 @@ from fifo.client import (
 )
 from fifo.client.durations import Duration
 from fifo.worker import bodies, limits
+from fifo.worker.results import Replies
 
 TASK: Final = "task"
 """Header: the name of the task. The body is an object of arguments then."""
@@ -57,6 +58,7 @@ class Sender:
     def __init__(self, codec: bodies.Codec) -> None:
         self.codec = codec
         self._client: Client | None = None
+        self._replies: Replies | None = None
 
     @property
     def client(self) -> Client:
@@ -68,6 +70,14 @@ class Sender:
     def use(self, client: Client | None) -> None:
         """Send with this client from here on; None where the app is closed."""
         self._client = client
+        self._replies = None
+
+    @property
+    def replies(self) -> Replies:
+        """The results that callers of this app wait for."""
+        if self._replies is None:
+            self._replies = Replies(self.client)
+        return self._replies
 
     async def publish(
         self,

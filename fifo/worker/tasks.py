@@ -13,10 +13,11 @@ from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeV
 
 from fifo.client import Backoff, Confirm, InvalidArgument, QueueSpec
 from fifo.client.backoff import BackoffCallable, parse
-from fifo.client.durations import Duration, seconds
+from fifo.client.durations import Duration, patience, seconds
 from fifo.words import bounds
+from fifo.worker import limits
 from fifo.worker.arguments import Parameters, parameters_of
-from fifo.worker.errors import BadTask
+from fifo.worker.errors import BadTask, TaskError, Unfit
 from fifo.worker.sending import RESERVED, Sender, SendOptions
 
 P = ParamSpec("P")
@@ -119,6 +120,34 @@ class Task(Generic[P, R]):
         }
         bound = self.parameters.bind(self.name, args, kwargs)
         return await self._sender.publish(self.name, self.queue, bound, headers, **options)
+
+    async def call(
+        self,
+        *args: Any,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration = limits.CALL_SECONDS,
+        **kwargs: Any,
+    ) -> Any:
+        """Send a message for this task, and wait for what the handler returns.
+
+        Raises TaskError where it ended as a dead letter, or its result cannot be sent; Timeout
+        where there is no result in time: the task may still be run.
+        """
+        patience_s = patience(timeout)
+        replies = self._sender.replies
+        own = await replies.expect()
+        try:
+            bound = self.parameters.bind(self.name, args, kwargs)
+            both = {**(headers or {}), **own}
+            await self._sender.publish(self.name, self.queue, bound, both, timeout=timeout)
+        except BaseException:
+            replies.forget(own)
+            raise
+        result = await replies.wait(own, patience_s)
+        try:
+            return self.parameters.result(result)
+        except Unfit as error:
+            raise TaskError(f"task {self.name}: its result does not fit: {error}") from error
 
 
 def rules(handler: Callable[..., Any], options: TaskOptions, task: str) -> Rules:

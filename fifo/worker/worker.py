@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +19,7 @@ from fifo.worker.app import App
 from fifo.worker.children import Children
 from fifo.worker.dependencies import Dependencies
 from fifo.worker.periodic import Clockmaker
+from fifo.worker.results import REPLY_TO, reply
 from fifo.worker.running import Runner
 from fifo.worker.sending import declare
 from fifo.worker.tasks import AnyTask
@@ -56,7 +57,9 @@ class Worker:
         self._dependencies = Dependencies()
         self._children = children
         elsewhere = None if children is None else self._in_process
-        self._runner = Runner(app.tasks, app.middleware, self._dependencies, elsewhere)
+        self._runner = Runner(
+            app.tasks, app.middleware, self._dependencies, elsewhere, self._answer
+        )
         self._slots: asyncio.Semaphore | None = None
         self._consumers: list[Consumer[Message]] = []
         self._runs: set[asyncio.Task[None]] = set()
@@ -156,9 +159,13 @@ class Worker:
         if self._children is not None:
             await self._children.close()
 
-    async def _in_process(self, task: AnyTask, arguments: dict[str, Any]) -> Any:
+    async def _in_process(self, task: AnyTask, arguments: dict[str, Any], message: Message) -> Any:
         assert self._children is not None, "asked only where there are some"
-        return await self._children.run(task, arguments, wants_result=False)
+        wants_result = REPLY_TO in message.headers
+        return await self._children.run(task, arguments, wants_result=wants_result)
+
+    async def _answer(self, headers: Mapping[str, str], ending: Mapping[str, Any]) -> None:
+        await reply(self.client, self.app.codec, headers, ending)
 
     async def __aenter__(self) -> Worker:
         try:

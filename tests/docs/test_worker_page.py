@@ -1,0 +1,85 @@
+"""docs/worker.md: its first program is examples/, and runs; its other blocks are apps and tests.
+
+Owns how they are run. Must not know what a block checks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fifo.worker import command
+from tests.support.pages import page, rows
+from tests.support.pytest_ids import ROOT
+from tests.support.shared import SharedCluster
+from tests.worker.test_command import Command, started
+
+__all__ = ["started"]
+
+BLOCKS = re.findall(r"^```python\n(.*?)^```", page("worker"), re.MULTILINE | re.DOTALL)
+SECONDS_MAX = 60
+
+CHECKED = """
+
+def test_the_app_can_run():
+    for found in list(globals().values()):
+        if isinstance(found, fifo.App):
+            found.check()
+"""
+
+
+def test_the_first_blocks_are_the_examples() -> None:
+    assert BLOCKS[0] == (ROOT / "examples/orders.py").read_text()
+    assert BLOCKS[1] == (ROOT / "examples/send_order.py").read_text()
+
+
+@pytest.mark.process
+def test_the_first_worker_runs_as_it_stands(
+    shared_cluster: SharedCluster, started: list[Command]
+) -> None:
+    folder = ROOT / "examples"
+    started.append(worker := Command(folder, "orders:app", "-c", "16", url=shared_cluster.url))
+    worker.until("ready: 1 tasks, queues orders, 16 at once")
+    sent = subprocess.run(
+        [sys.executable, "send_order.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "FIFO_URL": shared_cluster.url},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert sent.returncode == 0, sent.stderr
+    assert sent.stdout == "order 2 is on its way to Grace\n"
+
+
+@pytest.mark.process
+def test_the_other_blocks_are_apps_and_tests_that_pass(tmp_path: Path) -> None:
+    for number, block in enumerate(BLOCKS[2:]):
+        (tmp_path / f"test_block_{number}.py").write_text(block + CHECKED)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nfilterwarnings = error\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "pytest_fifo", "-p", "no:cacheprovider", "-q"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(BLOCKS) - 2 + 1} passed" in done.stdout
+
+
+def test_the_page_lists_the_options_of_the_command() -> None:
+    said = {option for row in rows(page("worker"), "Running it") for option in _options(row)}
+    assert said == {name for name in command.options() if name not in ("-h", "--help", "--url")}
+
+
+def _options(row: str) -> list[str]:
+    return re.findall(r"`(--?[a-z-]+)`", row.split("|")[1])
