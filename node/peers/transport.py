@@ -67,8 +67,9 @@ class Receiver(Protocol):
     def connected(self, node: PeerNode) -> None:
         """Take note of a connection to `node`, proven by both sides."""
 
-    def disconnected(self, node: PeerNode) -> None:
-        """Take note that the connection to `node` ended."""
+    def disconnected(self, node: PeerNode, *, replaced: bool = False) -> None:
+        """Take note that the connection to `node` ended; `replaced`: by a newer one, which follows
+        at once."""
 
 
 @dataclass(slots=True)
@@ -476,13 +477,15 @@ class TcpTransport:
     def link_proven(self, link: PeerLink) -> None:
         """A member is there. An older connection of the same pair ends first."""
         self._unproven.pop(link, None)
-        older = self._links.get(link.peer)
+        node = self._nodes[link.peer]
+        older = self._links.pop(link.peer, None)
         if older is not None:
             self.counters.connections_replaced_total += 1
             older.close()
+            self._receiver.disconnected(node, replaced=True)
         self._links[link.peer] = link
-        link.node = self._nodes[link.peer]
-        self._receiver.connected(link.node)
+        link.node = node
+        self._receiver.connected(node)
 
     def link_received(self, link: PeerLink, message: Message) -> None:
         """A frame of a proven peer, on the one connection that counts: an older one is closed, and

@@ -282,6 +282,7 @@ class Core(CommitPath):
             raise RaftStopped(f"raft: {leader.id} and this node both lead term {term}")
         now = self.clock()
         self._heard_at = now
+        self._missed = None
         if self.prevote.asking:
             self.prevote.stop()
         if term > self.term:
@@ -445,25 +446,15 @@ class Core(CommitPath):
         self.replication.connected(node, self.lease.round)
         self._ask_turn()
 
-    def disconnected(self, node: PeerNode) -> None:
+    def disconnected(self, node: PeerNode, *, replaced: bool = False) -> None:
         self.enter()
         super().disconnected(node)
         self.outbox.forget(node)
         self.replication.disconnected(node)
         self.lease.connection_ended(node)
-        if node == self.leader and self.role == FOLLOWER:
-            self._miss_the_leader()
+        if node == self.leader and self.role == FOLLOWER and not replaced:
+            self.miss_leader(node)
         self._ask_turn()
-
-    def _miss_the_leader(self) -> None:
-        """Its connection ended, as with a killed process: no more patience than safety asks for.
-
-        No member votes within a minimum timeout after hearing a leader, so nothing earlier is of
-        use; a leader that lives is back, and heard, before that.
-        """
-        spread = limits.LEADER_GONE_SECONDS * (1 + self.rng.random())
-        soonest = self._heard_at + self.config.min_timeout_seconds + spread
-        self.election_deadline = min(self.election_deadline, soonest)
 
 
 def command_of(parts: Sequence[Buffer]) -> bytes:

@@ -127,6 +127,14 @@ class Elections(Library):
         self.snapshots = self._make_snapshots(environment)
         self._heard_at = NEVER
         """When a leader was last heard; set at the end of a start, too."""
+        self._missed: tuple[PeerNode, int] | None = None
+        """The leader whose connection ended, and its term; None once a leader is heard."""
+        self._early_at = NEVER
+        """When this member last stood without waiting for a timeout."""
+        self._promised: tuple[PeerNode, int] | None = None
+        """The member that was granted a pre-vote last, and for which term."""
+        self._put_off: tuple[PeerNode, Message, float] | None = None
+        """The last question of a member that wants to stand which came too early to grant it."""
 
     def _make_replication(self, environment: RaftEnvironment) -> Replication:
         return self.replication_class(
@@ -178,18 +186,44 @@ class Elections(Library):
         now = self.clock()
         if self.role == LEADER:
             return self.lease.until(now) > now
+        if self.misses_leader():
+            return False
         return bool(self.nodes) and now < self._heard_at + self.config.min_timeout_seconds
+
+    def misses_leader(self) -> bool:
+        """Whether the connection to the leader of this term ended and it was not heard since."""
+        return self._missed is not None and self._missed == (self.leader, self.term)
+
+    def miss_leader(self, leader: PeerNode) -> None:
+        """Its connection ended, as with a killed process: stand at once, once in a while.
+
+        Any member that still hears the leader refuses. Where leaders are lost again and again, a
+        member waits for its minimum timeout, in which a leader that lives is back and heard.
+        """
+        now = self.clock()
+        self._missed = leader, self.term
+        if now >= self._early_at + limits.EARLY_REST_SECONDS:
+            self._early_at = soonest = now
+        else:
+            spread = limits.LEADER_GONE_SECONDS * (1 + self.rng.random())
+            soonest = self._heard_at + self.config.min_timeout_seconds + spread
+        self.election_deadline = min(self.election_deadline, soonest)
+        put_off, self._put_off = self._put_off, None
+        if put_off is not None and now < put_off[2] + limits.EARLY_RETRY_SECONDS:
+            self.on_pre_vote(put_off[0], put_off[1])
 
     def on_request_vote(self, node: PeerNode, message: Message) -> bool:
         """A vote for the library to give, unless a leader was heard just now (raft.md 3.8).
 
         A leader that asked another node to stand holds no lease in its term, so its followers owe
-        it nothing; a leader goes by its own lease alone.
+        it nothing; a leader goes by its own lease alone. A granted pre-vote is kept though a leader
+        was heard since: its asker has raised the term by now.
         """
         if self.rejoin is not None:
             return False
         asked = message["transfer"] and self.role != LEADER
-        if self.sticky() and not asked:
+        promised = self._promised == (node, message["term"])
+        if self.sticky() and not asked and not promised:
             self.counters.votes_refused_sticky_total += 1
             return False
         self.stock_receive(node, message)
@@ -229,12 +263,11 @@ class Elections(Library):
             return
         if self.asked_to_stand:
             self.election_deadline = NEVER
-        if self.election_deadline >= now:
+        if self.election_deadline > now:
             return
         if self.election_deadline == NEVER:
             return  # The others agreed, or the leader asked for it: this tick stands.
-        pause = self.config.min_timeout_seconds * limits.PRE_VOTE_RETRY_FRACTION
-        self.election_deadline = now + pause * (1 + self.rng.random())
+        self.election_deadline = now + self._pre_vote_pause(now)
         number = self.prevote.ask()
         self.counters.pre_votes_asked_total += 1
         end = self.log_end()
@@ -250,9 +283,21 @@ class Elections(Library):
                 },
             )
 
+    def _pre_vote_pause(self, now: float) -> float:
+        """Until the question is asked again: soon, where the others are about to notice too that
+        the connections of the leader have ended."""
+        spread = self.rng.random()
+        if self.misses_leader() and now < self._early_at + self.config.min_timeout_seconds:
+            return limits.EARLY_RETRY_SECONDS * (1 + spread / 2)
+        pause = self.config.min_timeout_seconds * limits.PRE_VOTE_RETRY_FRACTION
+        return pause * (1 + spread)
+
     def on_pre_vote(self, node: PeerNode, message: Message) -> bool:
-        """Answer a peer that asks whether it may stand; adopt and promise nothing."""
-        if self.sticky() or self.rejoin is not None or not self.log.term_synced:
+        """Answer a peer that asks whether it may stand; adopt nothing, and promise it a vote."""
+        if self.sticky():
+            self._put_off = node, message, self.clock()
+            return False
+        if self.rejoin is not None or not self.log.term_synced:
             # That includes a member that has voted just now and waits for its disk: were its next
             # agreement faster than its vote, each election would overtake the one before.
             return False
@@ -266,6 +311,7 @@ class Elections(Library):
         )
         if granted:
             self.prevote.stop()
+            self._promised = node, message["term"]
             self.election_deadline = max(
                 self.election_deadline, self.clock() + limits.PRE_VOTE_YIELD_SECONDS
             )

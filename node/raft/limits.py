@@ -69,9 +69,17 @@ PRE_VOTE_YIELD_SECONDS: Final = 0.05
 """A node that grants a pre-vote puts its own candidacy off by this. No more, or a node that can
 send but not receive would keep all others from standing."""
 
+EARLY_REST_SECONDS: Final = 10.0
+"""Between two elections for which a member does not wait, because its connection to the leader
+ended: a network that breaks connections again and again must not change the leader each time."""
+
+EARLY_RETRY_SECONDS: Final = 0.02
+"""Such a member asks again after one to one and a half of these, until the minimum timeout: the
+others see the same connections end, a little later."""
+
 LEADER_GONE_SECONDS: Final = 0.03
-"""A follower whose connection to the leader ended stands one to two of these after the minimum
-timeout: by then the others, who heard the leader a little later by clocks of their own, are free to
+"""A follower that may not stand early does so one to two of these after the minimum timeout: by
+then the others, who heard the leader a little later by clocks of their own, are free to
 answer, and who stands second sees that the first does."""
 
 PRE_VOTE_RETRY_FRACTION: Final = 1 / 6

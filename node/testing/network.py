@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from node.testing.clockwork import Program, VirtualLoop, current
@@ -321,6 +321,16 @@ class Network:
         for end in list(self.ends.values()):
             if (end.program.host, end.peer.program.host) in ((first, second), (second, first)):
                 end.broken()
+
+    def abandon(self, host: str, others: Iterable[str]) -> None:
+        """Those machines see their connections to one end; it does not, and no more gets through
+        either way."""
+        for other in others:
+            self.cut(host, other)
+            self.cut(other, host)
+            for end in list(self.ends.values()):
+                if (end.program.host, end.peer.program.host) == (other, host):
+                    end.broken()
 
     def _of(self, program: Program) -> list[End]:
         return [end for end in self.ends.values() if end.program is program]

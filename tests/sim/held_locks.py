@@ -84,6 +84,14 @@ def cut(scene: Scene, leader: Host) -> End:
     return network.heal
 
 
+def abandon(scene: Scene, leader: Host) -> End:
+    """End the connections of the others to the leader, which sees nothing of that; its clients
+    still reach it."""
+    network: Network = scene.world.network
+    network.abandon(leader.name, [name for name in scene.world.hosts if name != leader.name])
+    return network.heal
+
+
 def pause_client(scene: Scene, leader: Host) -> End:
     """Stop the worker, for less than its locks have left."""
     program = scene.world.programs["w1"]
@@ -92,7 +100,13 @@ def pause_client(scene: Scene, leader: Host) -> End:
     return program.resume
 
 
-FAULTS: dict[str, Fault] = {"pause": pause, "kill": kill, "power": power, "cut": cut}
+FAULTS: dict[str, Fault] = {
+    "pause": pause,
+    "kill": kill,
+    "power": power,
+    "cut": cut,
+    "abandon": abandon,
+}
 
 """Of the leader: none of them may cost a lock."""
 

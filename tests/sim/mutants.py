@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -255,6 +255,26 @@ def paused_leader(seed: int) -> Plan:
     return Plan(seed, 3, (25, 25), (_RENEWING, _RENEWING, _QUICK), max_deliveries=20, faults=faults)
 
 
+def abandoned_leader(seed: int) -> Plan:
+    """The others lose a leader that lives on, and renews what slow handlers hold that find no other
+    leader."""
+    lost_at = 4.5 + 0.05 * (seed % 8)
+    faults = (
+        Fault(lost_at - 0.1, "client_cut_from_followers", "n1", "c1"),
+        Fault(lost_at, "abandon_leader", "n1"),
+        Fault(lost_at + 2.5, "heal", "n1"),
+    )
+    return Plan(seed, 3, (25, 25), (_RENEWING, _RENEWING, _QUICK), max_deliveries=20, faults=faults)
+
+
+def twice_abandoned_leader(seed: int) -> Plan:
+    """The same with five nodes, of which two live on as leaders, within the lease of the first."""
+    plan = abandoned_leader(seed)
+    cut, lost, healed = plan.faults
+    again = Fault(lost.at + 0.2, "abandon_leader", "n1")
+    return replace(plan, nodes=5, faults=(cut, lost, again, healed))
+
+
 def killed_leader(seed: int) -> Plan:
     """A leader dies while slow handlers hold what only renewals keep locked."""
     faults = (Fault(5.0 + 0.1 * (seed % 10), "kill_leader", "n1"), Fault(6.5, "restart", "n1"))
@@ -290,6 +310,11 @@ SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
     ("leader confirms before commit", confirms_early, Search(4, 50)),
     ("new leader does not raise the floors", no_floors, Search(0, 20, killed_leader)),
     ("deadline in leader-local time", local_time, Search(3, 50)),
+    (
+        "floors cover no lease of the leader before",
+        edited(locks, "_written_floor", " + limits.LEASE_MS", ""),
+        Search(7, 20, abandoned_leader),
+    ),
     ("renewal without the lease", no_lease, Search(5, 50, paused_leader)),
     ("eval_consumer_timeouts without re-check", no_recheck, Search(1, 50, slow_commits)),
     ("delivery count reset at fail-over", counts_reset, Search(2, 20)),

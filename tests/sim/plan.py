@@ -118,6 +118,7 @@ MORE_KINDS: dict[str, tuple[int, str]] = {
     "client_kill": (3, ""),
     "client_break": (3, ""),
     "client_pause": (1, "client_resume"),
+    "abandon_leader": (4, "heal"),
 }
 """The same of kinds that came later: drawn separately, so that the rest of a seed's plan stays."""
 

@@ -116,6 +116,7 @@ class World:
             self.checks.role(host.name, incarnation, role, term)
             if role == "leader":
                 self.history.add("ok", "leader", host.name, node=host.name, term=term)
+                self._count_overlaps()
             on_role(role, term)
 
         def applied(index: int, payload: memoryview) -> Any:
@@ -148,6 +149,13 @@ class World:
         node.broker.host.restore = restored  # type: ignore[method-assign]  # likewise
         node.broker.on_role = changed  # type: ignore[method-assign]  # a look from outside
         node.broker.host.apply = applied  # type: ignore[method-assign]  # likewise
+
+    def _count_overlaps(self) -> None:
+        """Count the leaders that may still grant renewals when a later one is elected."""
+        for host in self.hosts.values():
+            leadership = None if host.running is None else host.running.broker.leadership
+            if leadership is not None and leadership.may_grant():
+                self.happened("elected beside a lease")
 
     def _first_applied(self, name: str, outcome: Outcome, at_ms: int) -> None:
         """Note what the machine hands out with an entry, where it is applied first."""
@@ -245,6 +253,8 @@ class World:
                         network.cut(name, host.name)
                         if fault.number % 3:
                             network.cut(host.name, name)
+            case "abandon_leader":
+                network.abandon(host.name, [name for name in self.hosts if name != host.name])
             case "heal":
                 network.heal()
             case "break":

@@ -290,6 +290,56 @@ class KeepsLeaseAlone(Core):
         self.lease.connection_ended = lambda peer: None  # type: ignore[method-assign]  # the mutation
 
 
+class MissesWhoeverIsMissed(Core):
+    """A follower takes the word of another for it that the leader is gone."""
+
+    def on_pre_vote(self, node: PeerNode, message: Message) -> bool:
+        if self.leader is not None and self.role != LEADER:
+            self._missed = self.leader, self.term
+        return super().on_pre_vote(node, message)
+
+
+class MissesForEver(Core):
+    """A leader whose connection ended is missed on, though it is heard again."""
+
+    def _follow(self, leader: PeerNode, term: int) -> bool:
+        missed = self._missed
+        news = super()._follow(leader, term)
+        self._missed = missed
+        return news
+
+
+class NeverRests(Core):
+    """A member stands early as often as connections end."""
+
+    def miss_leader(self, leader: PeerNode) -> None:
+        self._early_at = NEVER
+        super().miss_leader(leader)
+
+
+class CountsReplaced(Core):
+    """A connection that a newer one replaces counts as one that ended."""
+
+    def disconnected(self, node: PeerNode, *, replaced: bool = False) -> None:
+        super().disconnected(node)
+
+
+class ForgetsItsGrant(Core):
+    """A member that granted a pre-vote refuses the vote once the leader is heard again."""
+
+    def on_request_vote(self, node: PeerNode, message: Message) -> bool:
+        self._promised = None
+        return super().on_request_vote(node, message)
+
+
+class AsksAgainLate(Core):
+    """A question that came too early waits until it is asked again."""
+
+    def miss_leader(self, leader: PeerNode) -> None:
+        self._put_off = None
+        super().miss_leader(leader)
+
+
 class StandsForAnyone(Core):
     """Any node that asks this node to stand, and in whatever term, is obeyed."""
 

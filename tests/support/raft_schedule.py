@@ -278,7 +278,8 @@ def _act(world: World, fault: Fault) -> None:
     elif fault.kind == "cut_one_way":
         network.stop(fault.node, fault.other)
     elif fault.kind == "isolate_leader" and world.leaders:
-        network.isolate(world.leaders[0].name)
+        cut = network.abandon if fault.number % 2 else network.isolate
+        cut(world.leaders[0].name)
     elif fault.kind == "deafen_leader" and world.leaders:
         for name in world.nodes:
             if name != world.leaders[-1].name:

@@ -103,15 +103,15 @@ class SimTransport:
         return True
 
     def connected(self, peer: str, epoch: int) -> None:
-        self.disconnected(peer)
+        self.disconnected(peer, replaced=True)
         self._owner.touched = True
         self.epochs[peer] = epoch
         self._receiver.connected(PeerNode(peer))
 
-    def disconnected(self, peer: str) -> None:
+    def disconnected(self, peer: str, *, replaced: bool = False) -> None:
         if self.epochs.pop(peer, None) is not None:
             self._owner.touched = True
-            self._receiver.disconnected(PeerNode(peer))
+            self._receiver.disconnected(PeerNode(peer), replaced=replaced)
 
     def received(self, frame: Frame) -> None:
         self._receiver.receive(PeerNode(frame.source), frame.message())
@@ -220,6 +220,22 @@ class Network:
                 transport.disconnected(other)
             self._stalled.pop((name, other), None)
         self.reconnect(first, second)
+
+    def replace_link(self, first: str, second: str) -> None:
+        """A newer connection of the two is proven while the older one lasts."""
+        self._epoch += 1
+        for name, other in ((first, second), (second, first)):
+            transport = self._world.nodes[name].transport
+            if transport is not None:
+                transport.connected(other, self._epoch)
+
+    def abandon(self, name: str) -> None:
+        """All others see their connections to one node end, and it sees nothing of that: what it
+        sends, and their dials, are lost until the cuts end."""
+        self.isolate(name)
+        for other, node in self._world.nodes.items():
+            if other != name and node.transport is not None:
+                node.transport.disconnected(name)
 
     def stop(self, source: str, target: str) -> None:
         """Cut one direction: frames stall; without an end the connection breaks."""

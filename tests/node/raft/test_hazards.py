@@ -328,6 +328,8 @@ def b23_commit_hint(node_class: NodeClass = RaftNode) -> None:
     leader.start()
     world.run(0.2)
     assert leader.node.commit_index <= leader.node.last_index
+    world.run(0.5)
+    world.elect().node.transfer("a", lambda _: None)
     world.elect("a")
     world.network.intercept = lambda frame: "drop"
     isolated = [world.submit("a", world.payload()) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""Leadership goes where it is asked to go, loses nothing, and two leases never overlap."""
+"""Leadership goes where it is asked to go, loses nothing, and its lease ends first."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def lost_request_ends_the_leadership(node_class: NodeClass = RaftNode) -> None:
     world.elect()
 
 
-def two_leases_never_overlap(node_class: NodeClass = RaftNode) -> None:
+def a_lease_is_given_up_before_another_is_asked(node_class: NodeClass = RaftNode) -> None:
     """The old leader hears nothing of the election that it asked for."""
     world = World("abc", seed=8, node_class=node_class).start()
     world.elect("a")
@@ -156,7 +156,7 @@ def two_leases_never_overlap(node_class: NodeClass = RaftNode) -> None:
     world.network.intercept = intercept
     transfer(world, "a", "b")
     world.run_until(lambda: world.nodes["b"].node.lease_until() > 0, 0.2)
-    world.run(0.5)  # The world checks after each step that no other node holds a lease.
+    world.run(0.5)  # The world checks after each step that b does not stand under a's lease.
 
 
 def late_target_disturbs_nobody(node_class: NodeClass = RaftNode) -> None:
@@ -200,7 +200,7 @@ def only_the_leader_may_ask(node_class: NodeClass = RaftNode) -> None:
 
 RULES: list[Rule] = [
     (lost_request_ends_the_leadership, mutants.LeadsOn),
-    (two_leases_never_overlap, mutants.KeepsLease),
+    (a_lease_is_given_up_before_another_is_asked, mutants.KeepsLease),
     (late_target_disturbs_nobody, mutants.FlagsAndForcesForEver),
     (only_the_leader_may_ask, mutants.StandsForAnyone),
 ]
