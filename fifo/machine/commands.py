@@ -60,7 +60,8 @@ class SetVersion:
 class Attach:
     """Open or resume a session in one role. `incarnation` tells one client object from another;
     `handle_key` is the secret of a new session, from which the handles of its messages are derived;
-    `client` is the name it gives itself, for people to read."""
+    `client` is the name it gives itself, for people to read. `resume`: it has had the session, and
+    may have it back only if no other object has taken it since."""
 
     session_id: bytes
     role: int
@@ -69,6 +70,7 @@ class Attach:
     user: str = ""
     address: str = ""
     client: str = ""
+    resume: bool = False
 
 
 @value
@@ -484,6 +486,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             new_label,
             label,
             new_label,
+            validators.flag,
         ),
     ),
     5: (Detach, (positive, _role, positive)),

@@ -80,6 +80,7 @@ class RefusalCode:
     OLD_GENERATION: Final = "old_generation"
     QUEUE_REPLACED: Final = "queue_replaced"
     MESSAGE_NOT_FOUND: Final = "message_not_found"
+    SESSION_TAKEN: Final = "session_taken"
 
 
 CODE_OF_REFUSAL: Final[dict[str, Code]] = {
@@ -106,5 +107,6 @@ CODE_OF_REFUSAL: Final[dict[str, Code]] = {
     RefusalCode.OLD_GENERATION: Code.SESSION_TAKEN,
     RefusalCode.QUEUE_REPLACED: Code.QUEUE_REPLACED,
     RefusalCode.MESSAGE_NOT_FOUND: Code.MESSAGE_NOT_FOUND,
+    RefusalCode.SESSION_TAKEN: Code.SESSION_TAKEN,
 }
 """The machine tells apart what a client cannot act on, so the protocol has fewer codes."""

@@ -128,8 +128,18 @@ def resume_of_nothing(case: Case) -> None:
 @rule(2, "another incarnation takes the session, and the older one gets session_taken")
 def session_taken(case: Case) -> None:
     older = case.open()
-    case.connect(older, life=os.urandom(16)).open(resume=True)
+    case.connect(older, life=os.urandom(16)).open()
     ends_with(older, "session_taken")
+
+
+@rule(2, "an incarnation that was away when its session was taken is refused when it resumes")
+def taken_while_away(case: Case) -> None:
+    older = case.open()
+    older.close()
+    newer = case.connect(older, life=os.urandom(16)).open()
+    answer = case.connect(older).hello(resume=True)
+    expect((answer.kind, answer.fields[0]) == (ERROR, "session_taken"), f"{answer}")
+    newer.ok(DECLARE, case.queue(newer), {})
 
 
 @rule(2, "a second data connection of one incarnation closes the first without a frame")

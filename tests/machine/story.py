@@ -82,11 +82,22 @@ class Story:
     # -- command lines --
 
     def do_attach(
-        self, label: str, role: str = "data", incarnation: str = "i", user: str = "u"
+        self,
+        label: str,
+        role: str = "data",
+        incarnation: str = "i",
+        user: str = "u",
+        *,
+        resume: bool = False,
     ) -> list[str]:
-        role_number = int(Role[role.upper()])
         command = commands.Attach(
-            sixteen(label), role_number, sixteen(incarnation), key_of(label), user, "host:1"
+            sixteen(label),
+            int(Role[role.upper()]),
+            sixteen(incarnation),
+            key_of(label),
+            user,
+            "host:1",
+            resume=resume,
         )
         reply = self.bench.apply(command)[0]
         if isinstance(reply, replies.Attached):

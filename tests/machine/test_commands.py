@@ -14,7 +14,7 @@ SAMPLES: list[commands.Command] = [
     commands.Tick(),
     commands.Tick(((1, 2, 3), (4, 5, 6))),
     commands.SetVersion(1),
-    commands.Attach(bytes(16), 1, bytes(range(16)), bytes(16), "user", "host:1", "worker"),
+    commands.Attach(bytes(16), 1, bytes(range(16)), bytes(16), "user", "host:1", "worker", True),
     commands.Detach(1, 0, 2),
     commands.Disconnect(1, 2, 0, ((3, 4),)),
     commands.EndSession(1, 1),

@@ -161,7 +161,10 @@ class Fuzz:
         if found is None or rng.random() < 0.5:
             incarnation = sixteen(rng.choice(("i", "i", "i", "j")))
             role = rng.randrange(2)
-            return commands.Attach(sixteen(label), role, incarnation, key_of(label), "u", "host:1")
+            return commands.Attach(
+                sixteen(label), role, incarnation, key_of(label), "u", "host:1",
+                resume=rng.random() < 0.3,
+            )  # fmt: skip
         if rng.random() < 0.4:
             return commands.Detach(session, rng.randrange(2), max(found.epochs[0], 1))
         if rng.random() < 0.2:

@@ -57,6 +57,8 @@ def attach(step: Step, command: Attach) -> Reply:
     session = step.open_session(number)
     if session.user != command.user:
         return Refused(RefusalCode.FORBIDDEN, "the session belongs to another user")
+    if command.resume and session.incarnation != command.incarnation:
+        return Refused(RefusalCode.SESSION_TAKEN, "another client object has taken this session")
     sync(step, session)
     role, other = command.role, 1 - command.role
     if session.incarnation != command.incarnation:

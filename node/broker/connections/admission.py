@@ -87,6 +87,7 @@ class Admission:
             user,
             connection.address,
             hello.client,
+            hello.resume,
         )
 
         decided = self._quotas.proposed(rights, Quota.SESSIONS, 0 if known else 1)

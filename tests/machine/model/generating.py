@@ -477,7 +477,10 @@ class Generator:
         user = "v" if (label == "s2") != choose.chance(1) else self._user
         # Only the first attach of a session brings its key.
         key = sixteen(f"k{role}{label}")
-        return commands.Attach(sixteen(label), role, incarnation, key, user, "host:1")
+        resume = choose.chance(30)
+        return commands.Attach(
+            sixteen(label), role, incarnation, key, user, "host:1", resume=resume
+        )
 
     def detach(self) -> Step:
         """A connection closes, sometimes an old one."""

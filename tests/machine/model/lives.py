@@ -34,6 +34,8 @@ def attach(world: World, command: Any) -> Answer:
         session = known[0]
         if session.user != user:
             return ("refused", "forbidden")
+        if command.resume and session.incarnation != incarnation:
+            return ("refused", "session_taken")
         world.keep_floors(session)
         if session.incarnation != incarnation:
             for other in (0, 1):

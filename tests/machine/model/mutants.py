@@ -623,6 +623,12 @@ BUGS: dict[str, Switch] = {
         "session.client = command.client",
         "session.handle_key = command.handle_key",
     ),
+    "a client object takes its session back from the one that took it": edited(
+        sessions,
+        "attach",
+        "command.resume and session.incarnation != command.incarnation",
+        "False",
+    ),
     "an older connection is believed": edited(
         checks,
         "session",

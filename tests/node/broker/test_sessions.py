@@ -240,6 +240,23 @@ async def test_another_client_object_with_the_session_takes_it(node: Node) -> No
     await other.close()
 
 
+async def test_a_session_that_was_taken_from_a_client_that_was_away_is_not_its_own_any_more(
+    node: Node,
+) -> None:
+    client, _ = await holding(node, [b"one"])
+    await client.close()
+    other = await RawClient(client.session).connect(node.me.client)
+    await other.welcome()
+    for role in (0, 1):
+        again = await RawClient(client.session, client.incarnation).connect(node.me.client)
+        answer = (await again.hello(role=role, resume=True)).message
+        assert isinstance(answer, Error)
+        assert answer.code == "session_taken"
+        await again.close()
+    assert (await other.delivery())[1] == [b"one"]
+    await other.close()
+
+
 async def test_a_late_close_of_an_old_connection_leaves_the_new_one_alone(node: Node) -> None:
     client, _ = await holding(node, [b"one"])
     again = await RawClient(client.session, client.incarnation).connect(node.me.client)
