@@ -486,7 +486,7 @@ class Actor:
                 if end == "cancelled":
                     raise asyncio.CancelledError
         except fifo.LockLost as error:
-            self.scene.promises.renewed(letter, error)
+            self.scene.promises.cancelled(letter, error)
         except fifo.FifoError as error:
             one.error = error
             one.verdict = Verdict.UNKNOWN if error.unknown else Verdict.NO

@@ -110,7 +110,9 @@ class Scene:
         self.pass_by(LOOK_S)
 
     def join(self, name: str, session: bytes | None = None) -> Actor:
-        """Start a program more."""
+        """Start a program more; under a longer name where another has this one."""
+        while any(name == actor.name for actor in self.actors):
+            name += "'"
         actor = Actor(self, name, len(self.actors), session)
         self.actors.append(actor)
         return actor

@@ -191,6 +191,12 @@ class Promises:
             gone = lock not in self.truth.locked or letter.message.ledger.void
             self.holds("a refused renewal is lost", gone, f"{letter}: {error!r}")
 
+    def cancelled(self, letter: Letter, error: fifo.LockLost) -> None:
+        """A block was cancelled: by the word of a node, or where the deadline had passed."""
+        gone = letter.lock not in self.truth.locked or letter.message.ledger.void
+        lost = gone or letter.message.has_run_out
+        self.holds("a block is cancelled for a lost lock", lost, f"{letter}: {error!r}")
+
     def _is_gone(self, letter: Letter) -> bool:
         """Whether its queue or its session went."""
         ended = self.truth.ended.get(letter.lock, 0.0)
