@@ -486,6 +486,8 @@ class Actor:
                 if end == "cancelled":
                     raise asyncio.CancelledError
         except fifo.LockLost as error:
+            if message.settled:  # it had run out, and a block that is cancelled gives it back
+                letter.asked.append(Asking(letter, Verb.RELEASE, Verdict.SENT))
             self.scene.promises.cancelled(letter, error)
         except fifo.FifoError as error:
             one.error = error

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fifo.machine import (
     checkout,
-    checks,
     consumers,
     deadletter,
     dedup,
@@ -38,7 +37,7 @@ from tests.machine import (
     test_settle,
     test_tables,
 )
-from tests.machine.model import driving
+from tests.machine.model import driving, session_bugs
 from tests.mutants.hunting import Catch, Hunt, Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited, entry
 
@@ -617,24 +616,6 @@ BUGS: dict[str, Switch] = {
         "handle_of(key, consumer, token)",
         "handle_of(key, consumer, 1)",
     ),
-    "a resume replaces the secret of its session": edited(
-        sessions,
-        "attach",
-        "session.client = command.client",
-        "session.handle_key = command.handle_key",
-    ),
-    "a client object takes its session back from the one that took it": edited(
-        sessions,
-        "attach",
-        "command.resume and session.incarnation != command.incarnation",
-        "False",
-    ),
-    "an older connection is believed": edited(
-        checks,
-        "session",
-        "if epoch != found.epochs[role]:",
-        "if epoch > found.epochs[role]:",
-    ),
     "a page of a table is written though a view shares it": edited(
         tables.Table,
         "_writable",
@@ -707,6 +688,7 @@ BUGS: dict[str, Switch] = {
         "found.durable != command.generation",
         "False",
     ),
+    **session_bugs.BUGS,
 }
 
 _SHARING = (
