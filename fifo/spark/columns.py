@@ -144,10 +144,14 @@ _WRITTEN: Final[dict[str, tuple[str, Callable[[sql.DataType], bool]]]] = {
 }
 
 
-def check_written(schema: sql.StructType) -> None:
+def check_written(schema: sql.StructType, id_column: str | None = None) -> None:
     """Refuse a DataFrame that has no body, columns that mean nothing, or other types."""
+    if id_column is not None:
+        _check_ids(schema, id_column)
     for field in schema.fields:
         known = _WRITTEN.get(field.name)
+        if known is None and field.name == id_column:
+            continue
         if known is None:
             raise fifo.InvalidArgument(_no_such_column(field.name))
         wanted, fits = known
@@ -159,6 +163,17 @@ def check_written(schema: sql.StructType) -> None:
     if "body" not in schema.fieldNames():
         raise fifo.InvalidArgument(
             'there is no column body: select what is to be sent, such as to_json(...).alias("body")'
+        )
+
+
+def _check_ids(schema: sql.StructType, name: str) -> None:
+    if name not in schema.fieldNames():
+        raise fifo.InvalidArgument(f"option idColumn: the DataFrame has no column {name!r}")
+    kind = schema[name].dataType
+    if not isinstance(kind, (*_TEXT_OR_BYTES, *_WHOLE)):
+        raise fifo.InvalidArgument(
+            f"option idColumn: column {name} must be a string, binary or a whole number, not"
+            f" {kind.simpleString()}: cast it before writing"
         )
 
 
@@ -175,7 +190,9 @@ class Written(NamedTuple):
     columns: dict[str, Any]
 
 
-def to_messages(batch: pa.RecordBatch | pa.Table, first_row: int) -> Written:
+def to_messages(
+    batch: pa.RecordBatch | pa.Table, first_row: int, id_column: str | None = None
+) -> Written:
     """The columns of some rows for the client; raises InvalidArgument for a null where none may be.
 
     `first_row` is the number of the first of them in its partition, for the error.
@@ -191,7 +208,16 @@ def to_messages(batch: pa.RecordBatch | pa.Table, first_row: int) -> Written:
         for name, (argument, convert) in _CONVERTED.items()
         if name in batch.schema.names
     }
+    if id_column is not None:
+        columns["dedup_ids"] = _ids(batch.column(id_column), id_column, first_row)
     return Written(bodies.cast(pa.binary()).to_pylist(), columns)
+
+
+def _ids(values: pa.Array | pa.ChunkedArray, name: str, first_row: int) -> list[str | bytes]:
+    if values.null_count:
+        row = first_row + values.is_null().to_pylist().index(True)
+        raise fifo.InvalidArgument(f"row {row}: {name} is null; every row needs an id of its own")
+    return [one if isinstance(one, (str, bytes)) else str(one) for one in values.to_pylist()]
 
 
 def _as_they_are(values: list[Any], first_row: int) -> list[Any]:

@@ -45,6 +45,7 @@ class Settings:
     fail_on_data_loss: bool = True
     binary_keys: bool = False
     job: str | None = None
+    id_column: str | None = None
 
     def __repr__(self) -> str:
         # The url holds a password.
@@ -154,6 +155,7 @@ OPTIONS: Final = (
     _Option("failOnDataLoss", "fail_on_data_loss", _boolean, frozenset({STREAM_READ})),
     _Option("binaryKeys", "binary_keys", _boolean, _READS),
     _Option("job", "job", _name, frozenset({BATCH_WRITE})),
+    _Option("idColumn", "id_column", _name, frozenset({BATCH_WRITE, STREAM_WRITE})),
 )
 
 _TWINS: Final = {
@@ -177,6 +179,10 @@ def parse(given: Mapping[str, str], use: str) -> Settings:
         _needs_reservation(settings, "a stream needs it to find its messages again")
     elif use == BATCH_READ:
         _check_batch(settings, found)
+    elif settings.job and settings.id_column:
+        raise fifo.InvalidArgument(
+            "option job numbers rows by their place, idColumn by their ids: leave one of them out"
+        )
     return settings
 
 

@@ -13,7 +13,7 @@ import fifo
 from fifo.spark import columns, options
 from fifo.spark.reading import FifoReader, reader_for
 from fifo.spark.streaming import FifoStreamReader
-from fifo.spark.writing import FifoStreamWriter, FifoWriter
+from fifo.spark.writing import FifoStreamWriter, FifoWriter, see_the_queue
 
 
 class FifoDataSource(DataSource):
@@ -44,16 +44,17 @@ class FifoDataSource(DataSource):
         """For `df.write`; made once per job, on the driver."""
         settings = options.parse(self.options, options.BATCH_WRITE)
         _append_only(overwrite)
-        columns.check_written(schema)
-        writer = FifoWriter(settings)
-        writer.see_the_queue()
-        return writer
+        columns.check_written(schema, settings.id_column)
+        see_the_queue(settings)
+        return FifoWriter(settings)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> FifoStreamWriter:
         """For `df.writeStream`; made once per batch, on the driver."""
         settings = options.parse(self.options, options.STREAM_WRITE)
         _append_only(overwrite)
-        columns.check_written(schema)
+        columns.check_written(schema, settings.id_column)
+        if settings.id_column is not None:
+            see_the_queue(settings)
         return FifoStreamWriter(settings)
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 import fifo
-from fifo.blocking import BlockingProducer, BlockingSent
+from fifo.blocking import BlockingClient, BlockingProducer, BlockingSent
 from fifo.spark import columns, limits
 from fifo.spark.errors import SourceError, telling, told
 from fifo.spark.numbering import Numbering, chunks
@@ -66,6 +66,8 @@ class Sending:
             telling(self._where()),
             fifo.blocking.connect(self.settings.url) as client,
         ):
+            if self.settings.id_column is not None:
+                return self._run_by_ids(client, batches)
             producer = client.open_producer(self._producer_name)
             numbering = Numbering(self._batch, producer.last(self.settings.queue))
             try:
@@ -78,6 +80,27 @@ class Sending:
                 for _, _, sending in self._under_way:
                     sending.give_up()
         return Published(self._producer_name, self.partition, self._rows, self._duplicates)
+
+    def _run_by_ids(self, client: BlockingClient, batches: Iterator[pa.RecordBatch]) -> Published:
+        """Publish all under the rows' own ids, whatever partition or attempt they come in."""
+        for rows, _ in chunks(batches):
+            first = self._rows + 1
+            with telling(f"{self._where()}, rows {first} to {first + rows.num_rows - 1}"):
+                bodies, given = columns.to_messages(rows, first, self.settings.id_column)
+                try:
+                    confirms = client.publish_many(self.settings.queue, bodies, **given)
+                except fifo.FifoError as error:
+                    raise self._refused(error, first) from error
+            self._rows += rows.num_rows
+            self._duplicates += sum(confirm.duplicate for confirm in confirms)
+            self.confirmed(bodies)
+        return Published(self._producer_name, self.partition, self._rows, self._duplicates)
+
+    def _refused(self, error: fifo.FifoError, first: int) -> SourceError:
+        """The error with the row that it is about."""
+        row = first + getattr(error, "index", 0)
+        stored = f"{row - 1} rows before it are stored"
+        return told(error, f"{self._where()}, row {row} was not stored ({stored})")
 
     def _where(self) -> str:
         return f"{self.settings.where()}, partition {self.partition}"
@@ -105,9 +128,7 @@ class Sending:
         try:
             confirms = sending.result()
         except fifo.FifoError as error:
-            row = first + getattr(error, "index", 0)
-            stored = f"{row - 1} rows before it are stored"
-            raise told(error, f"{self._where()}, row {row} was not stored ({stored})") from error
+            raise self._refused(error, first) from error
         self._duplicates += sum(confirm.duplicate for confirm in confirms)
         self.confirmed(bodies)
 
@@ -119,14 +140,6 @@ class FifoWriter(DataSourceArrowWriter):
         self.settings = settings
         # Made on the driver and pickled to the tasks: each attempt has the same.
         self.job = settings.job or str(uuid.uuid4())
-
-    def see_the_queue(self) -> None:
-        """Say now, on the driver, that the url or the queue is wrong; not in each task."""
-        with (
-            telling(self.settings.where()),
-            fifo.blocking.connect(self.settings.url) as client,
-        ):
-            client.queue(self.settings.queue)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition."""
@@ -163,8 +176,21 @@ class FifoStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """All tasks of a batch have ended well; one that had not begun before has no duplicates."""
+        if self.settings.id_column is not None:
+            return
         if any(isinstance(one, Published) and one.duplicates for one in messages):
             _check_behind(self.settings, messages, batchId)
+
+
+def see_the_queue(settings: Settings) -> None:
+    """Say now, on the driver, that the url or the queue is wrong; not in each task."""
+    with telling(settings.where()), fifo.blocking.connect(settings.url) as client:
+        spec = client.queue(settings.queue).spec
+    if settings.id_column is not None and not spec.get("dedup_window_ms"):
+        raise SourceError(
+            f"{settings.where()}: option idColumn needs a queue that remembers ids:"
+            f" fifo queue update {settings.queue} --dedup-window 10m"
+        )
 
 
 def _check_behind(

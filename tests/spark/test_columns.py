@@ -79,6 +79,27 @@ def test_others_are_refused_by_name(text: str, words: str) -> None:
         columns.check_written(schema(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("body string", "idColumn: the DataFrame has no column 'number'"),
+        ("body string, number double", "column number must be a string, binary or a whole number"),
+    ],
+)
+def test_a_column_that_holds_no_ids_is_refused(text: str, words: str) -> None:
+    columns.check_written(schema("body string, number bigint"), "number")
+    with pytest.raises(fifo.InvalidArgument, match=words):
+        columns.check_written(schema(text), "number")
+
+
+def test_ids_become_texts_and_none_is_null() -> None:
+    batch = pa.table({"body": ["a", "b"], "number": [7, 8]}).to_batches()[0]
+    assert columns.to_messages(batch, 1, "number").columns == {"dedup_ids": ["7", "8"]}
+    batch = pa.table({"body": ["a", "b"], "number": [7, None]}).to_batches()[0]
+    with pytest.raises(fifo.InvalidArgument, match="row 4: number is null"):
+        columns.to_messages(batch, 3, "number")
+
+
 def test_rows_become_publications() -> None:
     batch = pa.table(
         {

@@ -241,6 +241,30 @@ def test_a_write_that_is_repeated_with_other_partitions_fails_and_says_so(
     assert "an earlier attempt stored other rows" in last_line(refused.value)
 
 
+def test_rows_with_ids_are_stored_once_whatever_partitions_they_come_in(
+    source: Source, client: BlockingClient, spark: SparkSession, tmp_path: Path
+) -> None:
+    mark = str(tmp_path / "failed")
+
+    @udf("string", useArrow=False)
+    def flaky(body: str) -> str:
+        if body == "900" and not Path(mark).exists():
+            Path(mark).touch()
+            raise RuntimeError("the first attempt fails")
+        return body
+
+    rows = numbered(spark, 2000).selectExpr("body", "cast(body as int) as number")
+    with pytest.raises(Exception, match="needs a queue that remembers ids") as refused:
+        source.write(rows, idColumn="number")
+    assert last_line(refused.value).endswith("--dedup-window 10m")
+    client.update(source.queue, dedup_window=600)
+    source.write(rows.withColumn("body", flaky("body")), idColumn="number")
+    assert Path(mark).exists()
+    for parts in (4, 1):
+        source.write(rows.repartition(parts), idColumn="number")
+    assert client.queue(source.queue).ready == 2000
+
+
 def test_a_read_that_fails_later_loses_nothing_where_acks_are_manual(
     source: Source, client: BlockingClient, spark: SparkSession
 ) -> None:

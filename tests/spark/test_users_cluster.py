@@ -6,7 +6,7 @@ import pytest
 
 import fifo
 from fifo.spark import SourceError, options
-from fifo.spark.writing import FifoWriter
+from fifo.spark.writing import see_the_queue
 from tests.client.test_users import guarded_cluster
 from tests.spark.reads import batch_reader, bodies, planned, send, settings, stream_reader
 
@@ -31,7 +31,7 @@ def _story(ann: str) -> None:
     with pytest.raises(SourceError, match="ask for the permission, or use another user") as denied:
         send(bob, "orders", "job/1", 0, ["three"])
     with pytest.raises(SourceError, match="check user and password in the option url") as unknown:
-        FifoWriter(settings(options.BATCH_WRITE, stranger, "orders", {})).see_the_queue()
+        see_the_queue(settings(options.BATCH_WRITE, stranger, "orders", {}))
     for read in (
         batch_reader(bob, "others", ackMode="peek").partitions,
         batch_reader(bob, "others", ackMode="manual", reservation="r").partitions,

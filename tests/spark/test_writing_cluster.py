@@ -13,7 +13,13 @@ import fifo
 from fifo.blocking import BlockingClient
 from fifo.spark import FifoDataSource, SourceError, options
 from fifo.spark.numbering import Numbering
-from fifo.spark.writing import FifoStreamWriter, FifoWriter, Sending, stream_producer
+from fifo.spark.writing import (
+    FifoStreamWriter,
+    FifoWriter,
+    Sending,
+    see_the_queue,
+    stream_producer,
+)
 from tests.spark.conftest import Cluster
 from tests.spark.reads import send, settings
 
@@ -154,9 +160,9 @@ def test_a_wrong_url_or_queue_is_said_before_any_task(cluster: Cluster) -> None:
         (cluster.url, "nowhere", "there is no queue 'nowhere'; declare it first"),
         ("fifo://127.0.0.1:1?connect_timeout=0.3", "q", "check the option url"),
     ):
-        writer = FifoWriter(settings(options.BATCH_WRITE, url, queue, {}))
+        wanted = settings(options.BATCH_WRITE, url, queue, {})
         with pytest.raises(SourceError, match=words):
-            writer.see_the_queue()
+            see_the_queue(wanted)
 
 
 def test_a_cluster_that_dies_in_the_middle_ends_the_task_with_an_error(
@@ -192,5 +198,5 @@ def test_a_queue_is_only_appended_to() -> None:
 def test_a_password_is_in_no_error() -> None:
     url = "fifo://me:secret@127.0.0.1:1?connect_timeout=0.3"
     with pytest.raises(SourceError) as refused:
-        FifoWriter(settings(options.BATCH_WRITE, url, "q", {})).see_the_queue()
+        see_the_queue(settings(options.BATCH_WRITE, url, "q", {}))
     assert "secret" not in str(refused.value)
