@@ -83,6 +83,7 @@ bench: setup ## the machine, a cluster, Raft, depth, locks, other systems, the c
 	$(PY) -m bench.raft
 	$(PY) -m bench.depth --restart-gb 2 --runs 1
 	$(PY) -m bench.locks
+	$(PY) -m bench.tasks
 	$(PY) -m bench.peers
 	$(PY) -m bench.check.cost
 

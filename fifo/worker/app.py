@@ -53,6 +53,7 @@ class App:
         self.middleware = tuple(middleware)
         self.tasks: dict[str, AnyTask] = {}
         self.periodics: list[Periodic] = []
+        self._explicit: dict[str, QueueSpec] = {}
         self._sender = Sender(CODECS[format])
         self._own: Client | None = None
 
@@ -67,11 +68,7 @@ class App:
         A queue that is missing is declared: as the QueueSpec says, or with `<queue>.dead` for what
         fails `max_deliveries` times.
         """
-        spec = QueueSpec(queue) if isinstance(queue, str) else queue
-        if not isinstance(spec, QueueSpec):
-            raise BadTask(f"queue: must be a name or a fifo.QueueSpec, not {type(queue).__name__}")
-        if isinstance(queue, str):
-            spec = with_dead_letters(spec, options.get("max_deliveries"))
+        spec = self._queue(queue, options.get("max_deliveries"))
 
         def register(handler: Callable[P, R]) -> Task[P, R]:
             name = options.get("name") or getattr(handler, "__name__", "")
@@ -85,6 +82,20 @@ class App:
             return made
 
         return register
+
+    def _queue(self, queue: str | QueueSpec, max_deliveries: int | None) -> QueueSpec:
+        """The queue of a task: one that was given as a QueueSpec is that of all that name it."""
+        if isinstance(queue, str):
+            named = QueueSpec(queue)
+            return self._explicit.get(queue) or with_dead_letters(named, max_deliveries)
+        if not isinstance(queue, QueueSpec):
+            raise BadTask(f"queue: must be a name or a fifo.QueueSpec, not {type(queue).__name__}")
+        if self._explicit.setdefault(queue.name, queue) != queue:
+            raise BadTask(f"queue {queue.name}: another task says otherwise about it; say it once")
+        for task in self.tasks.values():
+            if task.queue.name == queue.name:
+                task.queue = queue
+        return queue
 
     def periodic(
         self,

@@ -137,7 +137,7 @@ class Clockmaker:
         for spec in self.queues.values():
             await declare(self._client, spec)
         for periodic in self._by_name.values():
-            view = await self._client.queue(periodic.task.queue.name)
+            view = await declare(self._client, periodic.task.queue)
             if not view.spec.get("dedup_window_ms"):
                 _log.warning(
                     "queue %s has no dedup_window: after a crash a due time of task %s may be sent"

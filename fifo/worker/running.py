@@ -54,6 +54,8 @@ class Runner:
         self._answer = answer
         self._left: set[asyncio.Task[Any]] = set()
         self.at_work = 0
+        self.limits: dict[str, int] = {}
+        """Most deliveries of the queues that have such a limit."""
 
     async def run(self, message: Message) -> None:
         """Run one message and settle it. Raises nothing but CancelledError, and releases then."""
@@ -63,8 +65,9 @@ class Runner:
                 try:
                     await self._handled(message)
                 except FifoError as error:
-                    # The settlement itself failed: the lock ends, and the message is offered again.
                     _log.error("%r could not be settled: %s", message, error)
+                    if not message.settled:  # else the end of this block would be an ack
+                        await message.nack(reason=str(error), receipt=False)
         except LockLost as error:
             _log.warning("%s; stopped, for another worker may have it", error)
         finally:
@@ -95,7 +98,7 @@ class Runner:
             await self._failed(task, message, error)
         else:
             if asks:
-                await self._answer(message.headers, {"result": result})
+                await self._reply(message.headers, {"result": result})
             if _log.isEnabledFor(logging.DEBUG):
                 _log.debug("task %s done", task.name, extra=_about(task, message))
 
@@ -198,7 +201,7 @@ class Runner:
             )
             return
         failures = message.failures
-        most = task.rules.max_deliveries or task.queue.max_deliveries
+        most = task.rules.max_deliveries or self.limits.get(message.queue)
         words = f"{type(error).__name__}: {error}"
         if most is not None and failures + 1 >= most:
             what = f"failed {failures + 1} of {most} times"
@@ -239,7 +242,7 @@ class Runner:
         headers = message.headers
         if REPLY_TO in headers:
             words = "" if error is None else f": {type(error).__name__}: {error}"
-            await self._answer(headers, {"error": f"{reason}: {description}{words}"})
+            await self._reply(headers, {"error": f"{reason}: {description}{words}"})
         if result.status is not Status.OK:
             _log.warning(
                 "task %s: message %s is not terminated: %s", name, message.id, result.status
@@ -254,6 +257,13 @@ class Runner:
             extra=_about(task, message),
             exc_info=error,
         )
+
+    async def _reply(self, headers: Mapping[str, str], ending: Mapping[str, Any]) -> None:
+        """Answer the caller; a task is done also where that fails."""
+        try:
+            await self._answer(headers, ending)
+        except FifoError as error:
+            _log.warning("the caller of a task gets no result: %s", error)
 
     async def _not_here(self, message: Message, error: UnknownTask) -> None:
         """Give it back for a while: during a deployment, a worker with other code knows it."""

@@ -16,6 +16,7 @@ from fifo.client import (
     Confirm,
     QueueNotFound,
     QueueSpec,
+    QueueView,
 )
 from fifo.client.durations import Duration
 from fifo.worker import bodies, limits
@@ -100,10 +101,12 @@ class Sender:
             return await client.publish(queue.name, body, headers=own, **options)
 
 
-async def declare(client: Client, spec: QueueSpec) -> None:
+async def declare(client: Client, spec: QueueSpec) -> QueueView:
     """Declare a queue where it is missing, its dead-letter queue first; leave one that exists."""
-    for one in ([QueueSpec(spec.dead_letter)] if spec.dead_letter else []) + [spec]:
-        try:
-            await client.queue(one.name)
-        except QueueNotFound:
-            await client.declare(one)
+    if spec.dead_letter is not None and spec.dead_letter != spec.name:
+        await declare(client, QueueSpec(spec.dead_letter))
+    try:
+        return await client.queue(spec.name)
+    except QueueNotFound:
+        await client.declare(spec)
+        return await client.queue(spec.name)

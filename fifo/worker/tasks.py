@@ -173,6 +173,10 @@ def rules(handler: Callable[..., Any], options: TaskOptions, task: str) -> Rules
         )
     hard = _limit(options.get("time_limit"), f"task {task}: time_limit")
     soft = _limit(options.get("soft_time_limit"), f"task {task}: soft_time_limit")
+    if soft is not None and place == "thread":
+        raise BadTask(
+            f"task {task}: nothing interrupts a thread: soft_time_limit is for runs='process'"
+        )
     if hard is not None and soft is not None and soft >= hard:
         raise BadTask(
             f"task {task}: soft_time_limit ({soft:g} s) must be below time_limit ({hard:g} s)"

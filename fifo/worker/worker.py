@@ -77,7 +77,10 @@ class Worker:
             self._slots = asyncio.Semaphore(self._concurrency)
         self.app.use(self.client)
         for spec in queues.values():
-            await declare(self.client, spec)
+            view = await declare(self.client, spec)
+            most = view.spec.get("max_deliveries")
+            if most is not None:
+                self._runner.limits[spec.name] = most
             consumer = await self._consume(spec.name, self._prefetch)
             for _ in range(self._concurrency):
                 self._begin(self._serve(consumer))

@@ -482,3 +482,75 @@ async def test_a_lost_leader_interrupts_no_task() -> None:
             cluster.kill_leader()
             await cluster.advance(seconds=15)
         assert sorted(done) == [0, 1, 2, 3, 4]
+
+
+async def test_a_settlement_that_fails_is_never_an_ack(
+    cluster: fifo.testing.Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = fifo.App(cluster.url)
+
+    @app.task("orders", max_deliveries=1)
+    async def ship() -> None:
+        await asyncio.sleep(1)
+        raise ValueError("no stock")
+
+    async with fifo.connect(cluster.url, max_ack_retries=1) as client, fifo.Worker(app, client):
+        await ship.send()
+        await cluster.advance(seconds=0.5)
+        killed = cluster.kill_leader()
+        while "could not be settled" not in caplog.text:  # noqa: ASYNC110 - in virtual time
+            await asyncio.sleep(0.01)
+        cluster.start(killed)
+        await cluster.advance(seconds=30)
+    queue = cluster.queue("orders")
+    assert queue.view.messages + len(queue.dead) == 1
+
+
+async def test_an_explicit_queue_is_that_of_all_tasks_that_name_it(
+    cluster: fifo.testing.Cluster,
+) -> None:
+    app = fifo.App(cluster.url)
+
+    @app.task("orders")
+    async def first() -> None: ...
+
+    @app.task(fifo.QueueSpec("orders", lock=77))
+    async def second() -> None: ...
+
+    @app.task("orders")
+    async def third() -> None: ...
+
+    with pytest.raises(fifo.BadTask, match="queue orders: another task says otherwise"):
+        app.task(fifo.QueueSpec("orders", lock=78))
+    async with app:
+        await first.send()
+    assert cluster.queue("orders").view.spec["lock_ms"] == 77_000
+    assert {task.queue.lock for task in app.tasks.values()} == {77}
+
+
+async def test_the_limit_of_a_queue_that_exists_is_its_own(cluster: fifo.testing.Cluster) -> None:
+    app = fifo.App(cluster.url)
+    attempts = 0
+
+    @app.task("orders", retry=fifo.Fixed(1))
+    async def ship() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise ValueError("no stock")
+
+    async with fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec("aside"))
+        await client.declare(fifo.QueueSpec("orders", dead_letter="aside", max_deliveries=25))
+    async with running(app, cluster):
+        await ship.send()
+        await cluster.advance(seconds=40)
+    assert attempts == 25
+    (dead,) = cluster.queue("orders").dead
+    assert dead.dead_letter is not None
+    assert "no stock" in (dead.dead_letter.stack or "")
+
+
+def test_a_soft_time_limit_of_a_thread_is_refused() -> None:
+    app = fifo.App()
+    with pytest.raises(fifo.BadTask, match="nothing interrupts a thread"):
+        app.task("orders", runs="thread", soft_time_limit=1)(print)
