@@ -47,7 +47,7 @@ class TaskPair:
 
     @property
     def overhead_us(self) -> float:
-        """What the task costs above the message."""
+        """The cost of the task above the message."""
         return self.task_us - self.alone_us
 
 
