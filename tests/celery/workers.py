@@ -77,7 +77,7 @@ class Worker:
 
 
 def runs(folder: Path) -> Counter[tuple[str, int]]:
-    """How often each task ran: (name, number)."""
+    """Count the runs of each task: (name, number)."""
     log = folder / "runs.log"
     lines = log.read_text().splitlines() if log.exists() else []
     found = [line.split() for line in lines]
