@@ -1,7 +1,7 @@
 """Several worker processes of one command: started, watched, started again, reloaded.
 
-Owns their life. A process that ends before it was ever ready ends the command, with its own line;
-one that ends later is started again. Signals are passed on, the second one too. With `reload` the
+Owns their life. A process that ends before any was ready ends the command, with its own line; one
+that ends later is started again. Signals are passed on, the second one too. With `reload` the
 processes are replaced when a file changes. Must not know apps: it imports none.
 """
 
@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import Process
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class _Worker:
     process: Process
     report: Report
     descriptor: int
+    started_at: float
     was_ready: bool = False
 
 
@@ -49,6 +51,7 @@ class Supervisor:
         self._pause_s = limits.RESTART_SECONDS
         self._stops = Stops()
         self._replacing = False
+        self._works = False
         self.reports = Reports(wanted=count)
 
     async def run(self) -> int:
@@ -65,6 +68,8 @@ class Supervisor:
             self._stops.forget()
 
     async def _start(self) -> None:
+        if len(self._workers) >= self._count:
+            return  # a change of a file has come before
         reading, writing = os.pipe()
         command = (sys.executable, "-m", "fifo", "worker", *self._arguments)
         process = await asyncio.create_subprocess_exec(
@@ -75,7 +80,7 @@ class Supervisor:
             start_new_session=True,  # Ctrl-C of the terminal comes by this process, and once
         )
         os.close(writing)
-        worker = self._workers[process.pid] = _Worker(process, Report(), reading)
+        worker = self._workers[process.pid] = _Worker(process, Report(), reading, time.monotonic())
         self.reports.reports[process.pid] = worker.report
         asyncio.get_running_loop().add_reader(reading, self._heard, worker)
         waiting = asyncio.create_task(self._wait(worker))
@@ -89,6 +94,7 @@ class Supervisor:
             return
         worker.report.hear(letters)
         worker.was_ready |= worker.report.state == "ready"
+        self._works |= worker.was_ready
 
     async def _wait(self, worker: _Worker) -> None:
         await worker.process.wait()
@@ -111,7 +117,7 @@ class Supervisor:
                     return 0
             elif self._replacing or (self._reload is not None and not worker.was_ready):
                 continue  # the next change of a file starts it
-            elif not worker.was_ready:
+            elif not self._works:
                 self._pass_on(signal.SIGTERM)
                 await asyncio.gather(*self._waiting)
                 return code or 1
@@ -119,6 +125,8 @@ class Supervisor:
                 await self._restart(worker, code)
 
     async def _restart(self, worker: _Worker, code: int) -> None:
+        if time.monotonic() - worker.started_at > limits.RESTART_SECONDS_MAX:
+            self._pause_s = limits.RESTART_SECONDS
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         _log.error("process %d ended %s: started again in %g s", worker.process.pid, how,
                    self._pause_s)  # fmt: skip

@@ -141,8 +141,8 @@ class Worker:
         Returns whether all ended by themselves. Cancelling it releases at once.
         """
         self.draining = True
-        await asyncio.gather(*[consumer.cancel() for consumer in self._consumers])
         try:
+            await asyncio.gather(*[consumer.cancel() for consumer in self._consumers])
             if self._runs:
                 await asyncio.wait(self._runs, timeout=grace_s)
         finally:

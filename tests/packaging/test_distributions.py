@@ -119,6 +119,11 @@ def test_the_client_alone_names_the_server_to_install(
     for command in (("fifo", "status"), ("python", "-m", "fifo", "--help")):
         done = alone.run(*command)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{MISSING}\n")
+    worker = alone.run("fifo", "worker", "nowhere:app")
+    assert (worker.returncode, worker.stdout) == (1, "")
+    assert worker.stderr.startswith("fifo worker: there is no module 'nowhere' in ")
+    plugins = "from importlib.metadata import entry_points as e; print(*e(group='pytest11').names)"
+    assert alone.run("python", "-c", plugins).stdout == "pytest_fifo\n"
     tested = alone.run("python", "-c", TEST_WITH_A_CLUSTER)
     assert tested.stderr.splitlines()[-1] == f"ModuleNotFoundError: {testing.MISSING}"
 

@@ -166,6 +166,18 @@ def test_processes_are_kept_running_and_answer_probes_together(
     assert not (tmp_path / "health").exists()
 
 
+def test_a_process_whose_supervisor_is_killed_drains(
+    tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
+) -> None:
+    (tmp_path / "shop.py").write_text(APP)
+    started.append(worker := Command(tmp_path, "shop:app", "--reload", url=shared_cluster.url))
+    worker.until("ready:")
+    worker.signal(signal.SIGKILL)
+    worker.until("the supervisor of this process has gone: draining")
+    worker.until("drained")
+    worker.ended()
+
+
 def test_processes_that_were_never_ready_end_the_command_with_their_line(
     tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
 ) -> None:

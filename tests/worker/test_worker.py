@@ -554,3 +554,26 @@ def test_a_soft_time_limit_of_a_thread_is_refused() -> None:
     app = fifo.App()
     with pytest.raises(fifo.BadTask, match="nothing interrupts a thread"):
         app.task("orders", runs="thread", soft_time_limit=1)(print)
+
+
+async def test_a_drain_that_is_cut_short_from_the_start_releases_all(
+    cluster: fifo.testing.Cluster,
+) -> None:
+    """As by two signals in a row: the first of its steps waits for the cluster."""
+    app = fifo.App(cluster.url)
+
+    @app.task("orders")
+    async def ship() -> None:
+        await asyncio.sleep(1000)
+
+    async with running(app, cluster) as worker:
+        await ship.send()
+        await cluster.advance(seconds=1)
+        draining = asyncio.create_task(worker.drain())
+        await asyncio.sleep(0)
+        draining.cancel()
+        await asyncio.wait({draining})
+        assert worker.at_work == 0
+        await cluster.advance()
+        (message,) = cluster.queue("orders").messages
+        assert message.failures == 0
