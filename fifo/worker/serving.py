@@ -74,8 +74,11 @@ async def _work(
     queues = ", ".join(app.queues())
     most = settings.concurrency
     _log.info("ready: %d tasks, queues %s, %d at once", len(app.tasks), queues, most)
+    client.on_disconnected = lambda _error: announcing.say("starting")
+    client.on_connected = lambda _address: announcing.say("ready")
     announcing.say("ready")
     await _first(stops.first, worker.ended)
+    client.on_disconnected = client.on_connected = None
     announcing.say("draining")
     _log.info("draining: %d messages at work, up to %g s", worker.at_work, settings.grace_s)
     draining = asyncio.create_task(worker.drain(settings.grace_s))
