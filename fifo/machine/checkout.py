@@ -298,6 +298,8 @@ def send_again(step: Step, session: Session) -> None:
         if number < begun:
             continue
         consumer = step.state.consumers[number]
+        if step.state.queues[consumer.queue].deleted:
+            continue
         holds = locks.holds_from(consumer, token if number == begun else 0)
         rest, _ = repeat_all(step, consumer, holds, session.number)
         if rest:

@@ -25,7 +25,7 @@ def own_consumer(
     refused = session(step, session_number, fence)
     if refused is not None:
         return refused
-    consumer = step.state.consumers.get(number)
+    consumer = step.state.consumer(number)
     if consumer is None or consumer.session != session_number:
         return Refused(RefusalCode.UNKNOWN_CONSUMER, "this session has no such consumer")
     return step.open_consumer(number)

@@ -11,7 +11,7 @@ holds is given back by `returns.py`, never here.
 from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 
-from fifo.machine import limits
+from fifo.machine import garbage, limits
 from fifo.machine.effects import Activity
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Queue, Session, State, Step
@@ -19,6 +19,10 @@ from fifo.machine.types import NEVER_MS, Base, Range, Role, Suspicion
 
 # Members of an enum cost more to look up than a settlement of one message has to spare.
 _ACTIVE, _CANCELLED, _DATA = int(Base.ACTIVE), int(Base.CANCELLED), int(Role.DATA)
+
+
+_FEW = 16
+"""Messages whose locks are let go with their consumer: less than a look at where they are kept."""
 
 
 def is_present(state: State, session: Session | None) -> bool:
@@ -52,7 +56,8 @@ def capacity(consumer: Consumer) -> int:
 
 
 def refresh(step: Step, queue: Queue, consumer: Consumer) -> None:
-    """Put the consumer into the service order or take it out, as its state now wants."""
+    """Put the consumer into the service order or take it out, as its state now wants. Of the queue
+    that changes nothing that a frozen view keeps."""
     wanted = (
         consumer.base == _ACTIVE
         and capacity(consumer) > 0
@@ -130,18 +135,22 @@ def asked(step: Step, consumer: Consumer, lost: int) -> None:
         elect(step, queue)
 
 
-def add(step: Step, queue: Queue, session: int, tag: str, user: str) -> Consumer:
+def add(
+    step: Step, queue: Queue, session: int, tag: str, user: str, *, implicit: bool = False
+) -> Consumer:
     """A new consumer with the next number, not yet in service."""
     state = step.state
     consumer = Consumer(state.next_consumer, session, queue.number, tag, user)
     state.next_consumer += 1
     consumer.generation = state.generation
     consumer.arrival = consumer.number
+    consumer.implicit = implicit
     consumer.turn = queue.turns
     state.consumers[consumer.number] = consumer
     state.note_owned(consumer, 1)
     queue.consumers[consumer.number] = None
     queue.note_rank(consumer.priority, 1)
+    queue.subscribed += not implicit
     if session:
         step.open_session(session).consumers[consumer.number] = None
     return consumer
@@ -160,13 +169,12 @@ def drop(step: Step, consumer: Consumer, *, elects: bool = True) -> None:
     locks.drop_lanes(state, consumer)
     if consumer.service_key is not None:
         leave_service(queue, consumer)
-    del state.consumers[consumer.number], queue.consumers[consumer.number]
-    state.note_owned(consumer, -1)
-    queue.note_rank(consumer.priority, -1)
+    _take_out(state, queue, consumer)
     session = state.sessions.get(consumer.session)
     if session is not None:
         state.touch(session)
         session.consumers.pop(consumer.number, None)
+        session.leaving -= consumer.leaving is not None
         if session.tags.get((queue.number, consumer.tag)) == consumer.number:
             del session.tags[(queue.number, consumer.tag)]
         if session.gets.get(queue.number) == consumer.number:
@@ -176,6 +184,38 @@ def drop(step: Step, consumer: Consumer, *, elects: bool = True) -> None:
     queue.used_ms = step.now
     if elects:
         elect(step, queue)
+
+
+def _take_out(state: State, queue: Queue, consumer: Consumer) -> None:
+    del state.consumers[consumer.number], queue.consumers[consumer.number]
+    state.note_owned(consumer, -1)
+    queue.note_rank(consumer.priority, -1)
+    queue.subscribed -= not consumer.implicit
+
+
+def leave_with_queue(step: Step, queue: Queue, consumer: Consumer) -> None:
+    """The consumer of a deleted queue, open for change, is gone, with what it holds. There may be
+    ten thousand: little for each."""
+    state = step.state
+    if consumer.service_key is not None:
+        place = bisect_left(queue.service, consumer.service_key)
+        del queue.service[place]
+    for lane in consumer.lanes.values():
+        state.lock_index.remove((lane.bound_ms, consumer.number, lane.lock_ms))
+    if consumer.timer_ms is not None:
+        state.timers.remove((consumer.timer_ms, consumer.kind, consumer.number))
+    _take_out(state, queue, consumer)
+    if consumer.session:
+        session = step.open_session(consumer.session)
+        session.consumers.pop(consumer.number, None)
+        session.leaving -= consumer.leaving is not None
+        session.gets.pop(queue.number, None)
+        session.tags.pop((queue.number, consumer.tag), None)
+    if consumer.held > _FEW or consumer.late:
+        state.touch(consumer)
+        garbage.leave(state, consumer)
+    else:
+        state.leave(consumer)
 
 
 def drop_if_done(step: Step, consumer: Consumer) -> None:
@@ -193,9 +233,10 @@ def drop_if_done(step: Step, consumer: Consumer) -> None:
 
 def elect(step: Step, queue: Queue) -> None:
     """Decide who is the active one of a single-active queue; nothing to do on other queues."""
-    if queue.spec.ordering != "single_active":
+    if queue.spec.ordering != "single_active" or queue.deleted:
         return
     state = step.state
+    state.touch(queue)
     active = None if queue.active is None else state.consumers.get(queue.active)
     if active is None:
         queue.active = None

@@ -20,13 +20,15 @@ _MASK = BLOCK_MESSAGES - 1
 def check(state: State) -> None:
     """Assert every invariant."""
     for queue in state.queues.values():
+        _service(state, queue)
+        if queue.deleted:  # what its consumers held has gone with them
+            continue
         places = _places(state, queue)
         _one_place(queue, places)
         _counts(state, queue, places)
         _columns(queue, places)
         _records(state, queue, places)
         _single_active(state, queue)
-        _service(state, queue)
         _keys(queue, places)
     for consumer in state.consumers.values():
         _consumer(state, consumer)
@@ -175,6 +177,11 @@ def _service(state: State, queue: Queue) -> None:
     assert sorted(keys) == queue.service, f"{queue!r}: the service order is off"
     ranks = Counter(state.consumers[number].priority for number in queue.consumers)
     assert ranks == queue.ranks, f"{queue!r}: its consumers' priorities are miscounted"
+    subscribed = sum(not state.consumers[number].implicit for number in queue.consumers)
+    assert subscribed == queue.subscribed, f"{queue!r}: {subscribed} are subscribed"
+    if queue.deleted:
+        assert ("delete", queue.number, 0) in state.chores, "a deleted queue that stays for ever"
+        return
     nothing_left = queue.paused or not queue.ready or not keys or queue.number in state.pending
     stale = any(_is_lagging(state, key[2]) for key in keys)
     held_back = queue.avoided or queue.blocking or queue.waiting
@@ -227,7 +234,7 @@ def _consumer(state: State, consumer: Consumer) -> None:
     for (_, end, _), (first, _, _) in pairwise(consumer.taken):
         assert end < first, "taken ranges overlap"
     queue = state.queues[consumer.queue]
-    for token, position in consumer.late.items():
+    for token, position in consumer.late.items() if not queue.deleted else ():
         record = queue.records[position]
         assert (record.consumer, record.token) == (consumer.number, token), "a stale late token"
     if consumer.session:
@@ -259,6 +266,9 @@ def _indexes(state: State) -> None:
     for queue in state.queues.values():
         delays = sorted((due_ms, position) for position, (due_ms, _) in queue.delayed.items())
         assert delays == list(queue.delays), f"{queue!r}: the index of delays is off"
+        if queue.deleted:
+            assert queue.timer_ms is None, "a deleted queue is due"
+            continue
         first = min(
             [due for due, _ in delays[:1]] + [b for b, _ in queue.expiries[:1]], default=None
         )
@@ -275,17 +285,20 @@ def _tables(state: State) -> None:
         assert chores == (session.resend is not None), "a resend that no chore continues"
         for number in session.consumers:
             assert state.consumers[number].session == session.number, "a foreign consumer"
+        leaving = sum(state.consumers[number].leaving is not None for number in session.consumers)
+        assert leaving == session.leaving, "the leaving consumers of a session are miscounted"
     assert len(state.session_ids) == sum(s.end_cause is None for s in state.sessions.values())
     for name, number in state.queue_names.items():
         assert state.queues[number].name == name, "a queue under another name"
         target = state.queues[number].spec.dead_letter
         assert target is None or target in state.queue_names, "a dead-letter queue is missing"
-    assert len(state.queue_names) == len(state.queues), "a nameless queue"
-    items = (state.sessions, state.consumers, state.queues)
-    owned = Counter((item.kind, item.user) for table in items for item in table.values())
+    queues = [queue for queue in state.queues.values() if not queue.deleted]
+    assert len(state.queue_names) == len(queues), "a nameless queue"
+    items: list[Item] = [*state.sessions.values(), *state.consumers.values(), *queues]
+    owned = Counter((item.kind, item.user) for item in items)
     named_producers = (p for p in state.producers.values() if p.name is not None)
     owned.update((producer.kind, producer.user) for producer in named_producers)
     assert owned == state.owned, "the items of a user are miscounted"
-    named = Counter(queue.spec.dead_letter for queue in state.queues.values())
+    named = Counter(queue.spec.dead_letter for queue in queues)
     del named[None]
     assert named == state.dead_letter_users, "the users of dead-letter queues are miscounted"

@@ -24,8 +24,8 @@ RECORD_COST: Final = 4
 """The cost of handing out a message that has a key, and of taking one from its holder, where each
 lock counts as a message more: three to eight microseconds."""
 
-HAND_OUT_COST: Final = 10
-"""The cost of handing out a message that came back: its record is replaced, ten microseconds."""
+HAND_OUT_COST: Final = 12
+"""The cost of handing out a message that came back: its record is replaced, twelve microseconds."""
 
 DELIVERY_COST: Final = 25
 """The cost of a delivery beside its messages: twenty-five microseconds where a thousand consumers
@@ -33,7 +33,11 @@ take one message each, forty as the first change after a freeze."""
 
 CONSUMER_COST: Final = 50
 """The cost of a consumer whose locks end, beside those: ninety microseconds for its suspicion and
-its notice. A queue in which a producer is forgotten costs as much."""
+its notice. A queue in which a producer is forgotten costs as much, and so does a consumer that
+leaves with its session, of a queue of its own perhaps."""
+
+GONE_COST: Final = 10
+"""The cost of a consumer that goes with its queue: four to ten microseconds."""
 
 BLOCK_COST: Final = 100
 """The cost of a block in which messages are looked for whose ttl is over: a tenth of a millisecond.

@@ -137,11 +137,13 @@ def _finish(step: Step) -> None:
     while step.touched:
         touched, step.touched = step.touched, {}
         for queue in touched.values():
-            if queue.generation != state.generation:
-                state.touch(queue)
+            if queue.deleted:
+                continue
             if queue.ready and queue.service:
+                state.touch(queue)
                 checkout.checkout(step, queue)
             if queue.expiry_of:
+                state.touch(queue)
                 ready.tidy(queue)
             tick.reschedule(step, queue)
 

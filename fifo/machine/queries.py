@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 def first_deadline_ms(state: State, number: int) -> int | None:
     """When the consumer's first lock ends by the state's word; None without locks."""
-    consumer = state.consumers.get(number)
+    consumer = state.consumer(number)
     if consumer is None or not consumer.held:
         return None
     return locks.expired(state, consumer, -1, 0)[1]
@@ -50,7 +50,7 @@ def first_deadline_ms(state: State, number: int) -> int | None:
 
 def expired(state: State, number: int, now_ms: int, most: int) -> tuple[list[Range], int | None]:
     """(token ranges that ended by `now_ms`, no later than the next deadline among the rest)."""
-    consumer = state.consumers.get(number)
+    consumer = state.consumer(number)
     if consumer is None:
         return [], None
     ranges, next_ms = locks.expired(state, consumer, now_ms, most)
@@ -63,9 +63,10 @@ def expired(state: State, number: int, now_ms: int, most: int) -> tuple[list[Ran
 def lock_consumers(state: State) -> Iterator[tuple[int, int]]:
     """(lower bound of its first deadline, consumer), of those that hold something; one per consumer
     and lock duration."""
-    for bound_ms, consumer, _ in state.lock_index:
-        if state.consumers[consumer].held:
-            yield bound_ms, consumer
+    for bound_ms, number, _ in state.lock_index:
+        consumer = state.consumer(number)
+        if consumer is not None and consumer.held:
+            yield bound_ms, number
 
 
 def held(
@@ -77,7 +78,7 @@ def held(
     range where a renewal then gives all of them a whole lock: a thousand locks cost little more
     than one.
     """
-    consumer = state.consumers.get(number)
+    consumer = state.consumer(number)
     if consumer is None:
         return None
     if renewed_ms is None:
@@ -103,7 +104,7 @@ def held(
 
 def locks_end_together(state: State, number: int) -> bool:
     """Whether the first lock of the consumer that ends takes all others along."""
-    consumer = state.consumers.get(number)
+    consumer = state.consumer(number)
     if consumer is None or consumer.durable:
         return False
     return state.queues[consumer.queue].spec.ordering == "single_active"
@@ -116,7 +117,7 @@ def handed_out(state: State, number: int, ranges: Sequence[Range]) -> list[Range
     """
     if number >= state.next_consumer:
         return []
-    consumer = state.consumers.get(number)
+    consumer = state.consumer(number)
     if consumer is None:
         return list(ranges)
     last_token = consumer.next_token - 1
@@ -236,7 +237,7 @@ def opener_of_producer(state: State, name: str) -> str | None:
 
 def _queues_of(state: State, producer: Producer) -> list[str]:
     """A deleted queue does not walk its producers: they may know of queues that are gone."""
-    return [state.queues[number].name for number in producer.queues if number in state.queues]
+    return [queue.name for number in producer.queues if (queue := state.queue(number)) is not None]
 
 
 def consumers_of(

@@ -93,7 +93,7 @@ class ReadSide:
 
     def queues(self) -> list[str]:
         """The names of all queues, in the order of their creation."""
-        return [queue.name for queue in self.state.queues.values()]
+        return list(self.state.queue_names)
 
     def queue_overview(self, name: str, *, brief: bool = False) -> Plain | None:
         """Counts, spec and counters of a queue, as plain data; `brief`: only the counts."""
@@ -166,15 +166,15 @@ class ReadSide:
 
     def queue_count(self) -> int:
         """The number of queues."""
-        return len(self.state.queues)
+        return len(self.state.queue_names)
 
     def queue_numbers(self) -> list[int]:
         """The numbers of all queues, in the order of their creation."""
-        return list(self.state.queues)
+        return list(self.state.queue_names.values())
 
     def queue_figures(self, number: int) -> QueueFigures | None:
         """Depths and counters of a queue; None if it is gone."""
-        queue = self.state.queues.get(number)
+        queue = self.state.queue(number)
         if queue is None:
             return None
         return QueueFigures(
@@ -268,10 +268,10 @@ class ReadSide:
 
     def consumer_figures(self, number: int) -> ConsumerFigures | None:
         """A consumer's queue and states; None if the consumer or its queue is gone."""
-        consumer = self.state.consumers.get(number)
-        queue = None if consumer is None else self.state.queues.get(consumer.queue)
-        if consumer is None or queue is None:
+        consumer = self.state.consumer(number)
+        if consumer is None:
             return None
+        queue = self.state.queues[consumer.queue]
         return ConsumerFigures(
             queue.name,
             tuple(queries.flags_of(self.state, consumer)) or ("up",),
@@ -280,17 +280,17 @@ class ReadSide:
 
     def max_lock_ms(self, consumer: int) -> int:
         """The longest total lock of the consumer, renewals included; 0 without such a consumer."""
-        found = self.state.consumers.get(consumer)
+        found = self.state.consumer(consumer)
         return 0 if found is None else found.max_lock_ms
 
     def pulls(self, consumer: int) -> bool:
         """Whether the consumer has explicit credit; not without such a consumer."""
-        found = self.state.consumers.get(consumer)
+        found = self.state.consumer(consumer)
         return found is not None and found.explicit_credit
 
     def held_count(self, consumer: int) -> int:
         """Messages that the consumer holds; 0 without such a consumer."""
-        found = self.state.consumers.get(consumer)
+        found = self.state.consumer(consumer)
         return 0 if found is None else found.held
 
     def returned_by_expiry(self, consumer: int, tokens: int) -> int:
@@ -345,7 +345,8 @@ class ReadSide:
         """Bytes in the queues of each user who owns one. Looks at every queue."""
         found: dict[str, int] = {}
         for queue in self.state.queues.values():
-            found[queue.user] = found.get(queue.user, 0) + queue.bytes
+            if not queue.deleted:
+                found[queue.user] = found.get(queue.user, 0) + queue.bytes
         return found
 
     # --- sessions ---------------------------------------------------------------------------------

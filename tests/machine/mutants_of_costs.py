@@ -5,17 +5,45 @@ Owns those bugs and their hunts. Must not know the model: its steps are too smal
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING
 
-from fifo.machine import checkout, returns
+from fifo.machine import checkout, limits, returns
+from fifo.machine.snapshot import snapshot_stream
 from fifo.machine.state import locks
-from fifo.machine.verbs import publish, sessions, tick
-from tests.machine import test_costs
+from fifo.machine.types import EndCause
+from fifo.machine.verbs import publish, queues, sessions, subscribe, tick
+from tests.machine import test_costs, test_leaving
 from tests.mutants.hunting import Mutant, named, scenario
-from tests.mutants.switch import Switch, edited
+from tests.mutants.switch import Switch, edited, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def given(work: Callable[..., object], *arguments: object) -> Callable[[], object]:
+    """The test with these arguments, under its own name."""
+
+    @wraps(work)
+    def run() -> object:
+        return work(*arguments)
+
+    return run
+
+
+def one_by_one(work: Callable[..., object], *arguments: object) -> Callable[[], object]:
+    """The test with each consumer that leaves taking a whole step."""
+
+    @wraps(work)
+    def run() -> object:
+        with (
+            replaced(limits, "GONE_COST", limits.STEP_MESSAGES)(),
+            replaced(limits, "CONSUMER_COST", limits.STEP_MESSAGES)(),
+        ):
+            return work(None, *arguments)
+
+    return run
+
 
 BUGS: dict[str, tuple[Switch, Callable[[], object]]] = {
     "a consumer whose locks end costs nothing beside them": (
@@ -57,6 +85,38 @@ BUGS: dict[str, tuple[Switch, Callable[[], object]]] = {
     "a producer looks at all of its queues for each new one": (
         edited(publish, "_begin", "if not known & (known - 1):", "if True:"),
         test_costs.test_a_producer_looks_at_the_queues_that_it_knows_at_each_doubling_alone,
+    ),
+    "a queue is deleted with all of its consumers at once": (
+        edited(queues, "go_on_removing", "islice(queue.consumers, most)", "queue.consumers"),
+        test_leaving.test_a_deleted_queue_lets_its_consumers_go_in_ticks,
+    ),
+    "a queue that is being deleted has its name again after a restore": (
+        edited(snapshot_stream, "_index", "if not queue.deleted:", "if True:"),
+        test_leaving.test_a_deleted_queue_lets_its_consumers_go_in_ticks,
+    ),
+    "a lock on a queue that is being deleted ends like any other": (
+        edited(tick, "_evaluate", "state.consumer(number)", "state.consumers.get(number)"),
+        one_by_one(test_leaving.test_the_locks_of_a_deleted_queue_are_not_missed),
+    ),
+    "a resume lists consumers of a queue that is being deleted": (
+        edited(sessions, "attach", "and not step.state.queues[held.queue].deleted", ""),
+        one_by_one(test_leaving.test_a_resume_knows_nothing_of_a_queue_that_is_deleted, "none"),
+    ),
+    "a resume sends messages of a queue that is being deleted": (
+        edited(
+            checkout, "send_again", "if step.state.queues[consumer.queue].deleted:", "if False:"
+        ),
+        one_by_one(test_leaving.test_a_resume_knows_nothing_of_a_queue_that_is_deleted, "none"),
+    ),
+    "a session's consumers leave it at no cost": (
+        edited(sessions, "go_on_leaving", "step.budget -= limits.CONSUMER_COST", "pass"),
+        given(test_leaving.test_the_consumers_of_an_ended_session_go_in_ticks, EndCause.CLOSED),
+    ),
+    "a consumer that is being removed is subscribed again": (
+        edited(subscribe, "_staying", "return None if leaves else number", "return number"),
+        one_by_one(
+            test_leaving.test_a_session_that_an_operator_ended_subscribes_anew_beside_what_leaves
+        ),
     ),
 }
 

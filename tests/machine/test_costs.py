@@ -138,7 +138,7 @@ def test_a_lock_whose_end_may_make_a_dead_letter_counts_for_more() -> None:
 
 
 def test_messages_that_came_back_count_for_more_where_they_are_handed_out_again() -> None:
-    most = limits.BATCH_CHECKOUT_MESSAGES // limits.HAND_OUT_COST
+    most = -(-limits.BATCH_CHECKOUT_MESSAGES // limits.HAND_OUT_COST)
     bench = locked_singly(most + 100)
     bench.do(commands.EndSession(1))
     bench.tick_all()

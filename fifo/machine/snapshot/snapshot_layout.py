@@ -256,13 +256,13 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 10
+FORMAT = 11
 """The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
     "session": _all("number session_id user client address incarnation handle_key epochs")
     | _all("attached disconnected disconnected_ms lead_epoch producer next_notice use end_cause")
-    | _all("timer_ms")
+    | _all("timer_ms leaving")
     | _all("resend", _tuple)
     | _all("consumers gets", _DICT)
     | _all("tags", LongReader(dict, _add_tags))
@@ -277,7 +277,7 @@ FORMS: dict[str, dict[str, Form]] = {
     | {"lanes": (_write_lanes, LongReader(dict, _add_lanes, deep=True))},
     "producer": _all("number name user used_ms timer_ms") | _all("queues", _DICT),
     "queue": _all("number name paused heads tails ready locked bytes turns active handover")
-    | _all("purge_below used_ms timer_ms user")
+    | _all("purge_below used_ms timer_ms user deleted")
     | _all("redrive", _read_redrive)
     | _all("live", _DICT)
     | _all("busy_keys", _PAGED)

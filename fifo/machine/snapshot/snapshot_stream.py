@@ -26,7 +26,7 @@ from fifo.machine.snapshot.snapshot_layout import (
     same,
 )
 from fifo.machine.state.positions import Positions
-from fifo.machine.state.records import KINDS, SCALARS, VERSION, State
+from fifo.machine.state.records import KINDS, SCALARS, VERSION, Queue, State
 
 MAGIC = "fifo machine"
 
@@ -294,7 +294,8 @@ def _index(state: State) -> Generator[None, None, None]:
     """Build again what is derived from the records."""
     for table in KINDS.values():
         for count, item in enumerate(getattr(state, table).values()):
-            state.note_owned(item, 1)
+            if not (isinstance(item, Queue) and item.deleted):
+                state.note_owned(item, 1)
             if item.timer_ms is not None:
                 state.timers.add((item.timer_ms, item.kind, item.number))
             if count % STEP_ITEMS == STEP_ITEMS - 1:
@@ -306,12 +307,13 @@ def _index(state: State) -> Generator[None, None, None]:
         if producer.name is not None:
             state.producer_names[producer.name] = producer.number
     for queue in state.queues.values():
-        state.queue_names[queue.name] = queue.number
-        state.note_dead_letter(queue.spec.dead_letter, 1)
+        if not queue.deleted:
+            state.queue_names[queue.name] = queue.number
+            state.note_dead_letter(queue.spec.dead_letter, 1)
         queue.has_priorities = queue.spec.has_priorities
         queue.front_lane = 0
         queue.expiries = SortedList((bound, key) for key, bound in queue.expiry_of.items())
-        queue.service, queue.ranks = [], {}
+        queue.service, queue.ranks, queue.subscribed = [], {}, 0
         queue.delays = SortedList()
         for count, (at, (due_ms, _)) in enumerate(queue.delayed.items()):
             queue.delays.add((due_ms, at))
@@ -324,9 +326,11 @@ def _index(state: State) -> Generator[None, None, None]:
                 yield
     yield
     for count, consumer in enumerate(state.consumers.values()):
-        state.queues[consumer.queue].note_rank(consumer.priority, 1)
+        queue = state.queues[consumer.queue]
+        queue.note_rank(consumer.priority, 1)
+        queue.subscribed += not consumer.implicit
         if consumer.service_key is not None:
-            state.queues[consumer.queue].service.append(consumer.service_key)
+            queue.service.append(consumer.service_key)
         for lane in consumer.lanes.values():
             state.lock_index.add((lane.bound_ms, consumer.number, lane.lock_ms))
         if count % STEP_ITEMS == STEP_ITEMS - 1:

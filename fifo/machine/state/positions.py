@@ -7,7 +7,7 @@ one entry per block. Knows nothing of what a position means, nor of the times of
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.types import Range
@@ -33,6 +33,10 @@ class Positions:
         twin = Positions(generation)
         self._share(twin)
         return twin
+
+    def view(self) -> "Positions":
+        """The same positions, to be read."""
+        return self.copy() if self.count else _EMPTY
 
     def _share(self, twin: "Positions") -> None:
         twin._bits, twin._order, twin.count = self._bits.copy(), self._order[:], self.count
@@ -185,6 +189,10 @@ class Positions:
             yield low, end
 
 
+_EMPTY = Positions()
+"""What all views of empty sets share."""
+
+
 def _places(base: int, bits: int) -> Iterator[int]:
     while bits:
         lowest = bits & -bits
@@ -241,6 +249,10 @@ class PositionMap(Positions, Generic[V]):
         self._owned = {}
         return twin
 
+    def view(self) -> "PositionMap[V]":
+        """The same map, to be read."""
+        return self.copy() if self.count else _EMPTY_MAP
+
     def __getitem__(self, position: int) -> V:
         return self._values[position >> BLOCK_BITS][position]
 
@@ -278,3 +290,7 @@ class PositionMap(Positions, Generic[V]):
     def parts(self) -> Iterator[dict[int, dict[int, V]]]:
         """The dicts that hold most of the map, for `garbage.py` to empty in slices."""
         yield self._values
+
+
+_EMPTY_MAP: PositionMap[Any] = PositionMap()
+"""What all views of empty maps share."""

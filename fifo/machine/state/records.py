@@ -3,8 +3,8 @@
 Owns what is kept. Rule 1: all that affects a reply or an effect of a later command lives here.
 Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Queue.expiries`) say
 nothing that the records do not say, and are built again by a restore; so are `Queue.in_line`,
-`Queue.ranks`, `dead_letter_users`, `owned`, and what is only a lower bound: `Queue.front_lane`,
-`HoldLane.bound_ms`.
+`Queue.ranks`, `Queue.subscribed`, `dead_letter_users`, `owned`, and what is only a lower bound:
+`Queue.front_lane`, `HoldLane.bound_ms`.
 
 Every change of a session, consumer, producer or queue begins with `State.touch` on it, so that a
 frozen view keeps what it was. Update with a new field: `snapshot_layout.py` (its form, and the
@@ -12,6 +12,8 @@ version of snapshots), `invariants.py` and, where users see it, `queries.py`.
 """
 
 from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from sortedcontainers import SortedList
@@ -168,6 +170,7 @@ class Session:
         "handle_key",
         "incarnation",
         "lead_epoch",
+        "leaving",
         "next_notice",
         "notices",
         "number",
@@ -197,6 +200,7 @@ class Session:
         self.lead_epoch = 0
         self.producer = producer
         self.consumers: dict[int, None] = {}
+        self.leaving = 0  # those of them that are being emptied and removed
         self.tags: dict[tuple[int, str], int] = {}
         self.gets: dict[int, int] = {}
         self.notices: dict[int, Notice] = {}
@@ -209,7 +213,7 @@ class Session:
 
     def clone(self) -> "Session":
         """Copy what a frozen view keeps."""
-        return _clone(self)
+        return _copy_of_session(self)
 
     def __repr__(self) -> str:
         words = [role for role, on in zip(("data", "control"), self.attached, strict=True) if on]
@@ -301,7 +305,7 @@ class Consumer:
 
     def clone(self) -> "Consumer":
         """Copy what a frozen view keeps."""
-        twin = _clone(self)
+        twin = _copy_of_consumer(self)
         twin.lanes = {lock_ms: lane.copy() for lock_ms, lane in self.lanes.items()}
         return twin
 
@@ -327,7 +331,7 @@ class Producer:
 
     def clone(self) -> "Producer":
         """Copy what a frozen view keeps."""
-        return _clone(self)
+        return _copy_of_producer(self)
 
 
 class Queue:
@@ -353,6 +357,7 @@ class Queue:
         "dedup_order",
         "delayed",
         "delays",
+        "deleted",
         "durables",
         "expiries",
         "expiry_of",
@@ -377,6 +382,7 @@ class Queue:
         "returned",
         "service",
         "spec",
+        "subscribed",
         "tails",
         "timer_ms",
         "turns",
@@ -394,6 +400,7 @@ class Queue:
         self.spec = spec
         self.has_priorities = spec.has_priorities  # that part of a spec never changes
         self.paused = False
+        self.deleted = False  # it has no name any more, and goes when its last consumer has gone
         self.blocks: dict[int, Block] = {}
         self.live: dict[int, int] = {}  # block -> messages in it that are still in the queue
         self.heads = [lane << LANE_SHIFT for lane in range(LANES)]
@@ -418,6 +425,7 @@ class Queue:
         self.locked = 0
         self.bytes = 0
         self.consumers: dict[int, None] = {}
+        self.subscribed = 0  # consumers that are not of a get
         self.ranks: dict[int, int] = {}  # priority -> consumers that have it
         self.service: list[tuple[int, int, int]] = []  # (-priority, turn, consumer) in order
         self.turns = 0
@@ -456,7 +464,7 @@ class Queue:
     def clone(self) -> "Queue":
         """Copy what a frozen view keeps: its own lists of blocks and pages, which are shared, and
         copied before they change."""
-        return _clone(self, without=QUEUE_DERIVED)
+        return _copy_of_queue(self)
 
     def own(self, sets: "dict[int, Positions] | Table[int, Positions]", key: int) -> Positions:
         """The set of positions under a key of `avoided` or `waiting`, to be put into or taken from:
@@ -478,24 +486,57 @@ class Queue:
 Item = Session | Consumer | Producer | Queue
 
 QUEUE_DERIVED = (
-    *("service", "ranks", "delays", "expiries"),
+    *("service", "subscribed", "ranks", "delays", "expiries"),
     *("front_lane", "has_priorities", "in_line"),
 )
 """Fields of a queue that a restore builds again from the others."""
 
 
-def _clone(item: T, without: tuple[str, ...] = ()) -> T:
-    twin = object.__new__(type(item))
-    for slot in type(item).__slots__:  # type: ignore[attr-defined]  # only slotted records come
-        if slot not in without:
-            setattr(twin, slot, _copied(getattr(item, slot)))
-    return twin
+def _copies_of(prototype: T, without: tuple[str, ...] = ()) -> Callable[[T], T]:
+    """The function that copies records of this kind: what never changes in place is shared, as the
+    prototype shows by its types, and of the rest each finds by its own what it takes."""
+    kind = type(prototype)
+    slots = [slot for slot in kind.__slots__ if slot not in without]  # type: ignore[attr-defined]
+    shared = [slot for slot in slots if isinstance(getattr(prototype, slot), (int, str, bytes))]
+    others = [slot for slot in slots if slot not in shared]
+    read_shared, read_others = attrgetter(*shared), attrgetter(*others)
+    set_shared = [getattr(kind, slot).__set__ for slot in shared]
+    set_others = [getattr(kind, slot).__set__ for slot in others]
+    find = _VIEWS.get
+
+    def copy(item: T) -> T:
+        twin = object.__new__(kind)
+        for put, value in zip(set_shared, read_shared(item), strict=True):
+            put(twin, value)
+        for put, value in zip(set_others, read_others(item), strict=True):
+            view = find(type(value))
+            put(twin, value if view is None else view(value))
+        return twin
+
+    return copy
+
+
+_VIEWS: dict[type[Any], Callable[[Any], Any]] = {
+    Table: Table.view,
+    Line: Line.view,
+    Positions: Positions.view,
+    PositionMap: PositionMap.view,
+    list: list.copy,
+    dict: dict.copy,
+    deque: deque.copy,
+}
+"""How what may change is copied for a frozen view, by its type; all else is shared."""
 
 
 def _copied(value: Any) -> Any:
-    if isinstance(value, (Table, Line)):
-        return value.view()
-    return value.copy() if isinstance(value, (list, dict, deque, Positions)) else value
+    view = _VIEWS.get(type(value))
+    return value if view is None else view(value)
+
+
+_copy_of_session = _copies_of(Session(0, b"", "", 0))
+_copy_of_consumer = _copies_of(Consumer(0, 0, 0, "", ""))
+_copy_of_producer = _copies_of(Producer(0, None))
+_copy_of_queue = _copies_of(Queue(0, "", QueueSpec(), ""), without=QUEUE_DERIVED)
 
 
 class Frozen:
@@ -533,6 +574,10 @@ class Frozen:
         """The item of this number as it was. It may change after the caller's step: see `keep`."""
         kept = self._saved[kind].get(number)
         return getattr(self._state, KINDS[kind])[number] if kept is None else kept
+
+    def take(self, item: Item) -> None:
+        """Remember an item that has left the state and never changes again: without a copy."""
+        self._saved[item.kind].setdefault(item.number, item)
 
     def release(self) -> None:
         """Stop keeping: the view must not be read any more."""
@@ -604,6 +649,21 @@ class State:
             if self.frozen is not None:
                 self.frozen.keep(item)
             item.generation = self.generation
+
+    def leave(self, item: Item) -> None:
+        """In the place of `touch`, for an item that leaves its table as it is: none changes it."""
+        if item.generation != self.generation and self.frozen is not None:
+            self.frozen.take(item)
+
+    def consumer(self, number: int) -> Consumer | None:
+        """The consumer of this number; None too where its queue is deleted: it is on its way."""
+        consumer = self.consumers.get(number)
+        return None if consumer is None or self.queues[consumer.queue].deleted else consumer
+
+    def queue(self, number: int) -> Queue | None:
+        """The queue of this number; None too where it is deleted, and waits for its consumers."""
+        queue = self.queues.get(number)
+        return None if queue is None or queue.deleted else queue
 
     def note_owned(self, item: Item, change: int) -> None:
         """Count an item to its user, or no longer; a session's own producer is no item."""
@@ -685,6 +745,7 @@ class Step:
         """Set the item's one entry in the index of times; None is no entry."""
         if item.timer_ms == due_ms:
             return
+        self.state.touch(item)
         if item.timer_ms is not None:
             self.state.timers.remove((item.timer_ms, item.kind, item.number))
         if due_ms is not None:

@@ -178,7 +178,7 @@ class Line(Generic[V]):
 
     def view(self) -> "Line[V]":
         """The rows as they are now; it is only read."""
-        twin = Line[V]()
+        twin: Line[V] = Line()
         twin._pages, twin._front, twin.count = self._pages.copy(), self._front, self.count
         return twin
 

@@ -93,7 +93,7 @@ def _lost(consumer: Consumer, held: list[tuple[Hold, int]], first: int, last: in
 
 
 def _find(step: Step, command: DurableCommand) -> Consumer | Refused:
-    found = step.state.consumers.get(command.consumer)
+    found = step.state.consumer(command.consumer)
     if found is None or not found.durable or found.leaving is not None:
         return Refused(RefusalCode.UNKNOWN_CONSUMER, "there is no such durable consumer")
     if found.durable != command.generation:

@@ -77,7 +77,7 @@ def act(step: Step, command: MessageAction) -> Reply:
 def _find(step: Step, queue: Queue, command: MessageAction) -> _Found | Refused:
     holder = None
     if command.consumer:
-        holder = step.state.consumers.get(command.consumer)
+        holder = step.state.consumer(command.consumer)
         held = [] if holder is None else locks.held_in(holder, command.token, command.token)
         here = bool(held) and holder is not None and holder.queue == queue.number
         here = here and held[0][0].position == command.position

@@ -6,7 +6,7 @@ deleted while another queue names them.
 
 from itertools import islice
 
-from fifo.machine import checks, deadletter, garbage, limits, spec
+from fifo.machine import checks, consumers, deadletter, garbage, limits, spec
 from fifo.machine.commands import Declare, DeleteQueue, PauseQueue, Purge, ResumeQueue, UpdateQueue
 from fifo.machine.effects import ConsumerRemoved
 from fifo.machine.replies import Declared, Deleted, Done, Purged, Refused, Reply
@@ -15,9 +15,6 @@ from fifo.machine.state import ordering, ready
 from fifo.machine.state.records import LANE_SHIFT, LANES, Consumer, Queue, Step
 from fifo.machine.verbs import sessions
 from fifo.words.codes import RefusalCode
-
-_FEW = 16
-"""Messages whose locks are let go with their consumer: less than a look at where they are kept."""
 
 
 def declare(step: Step, command: Declare) -> Reply:
@@ -80,7 +77,7 @@ def _dead_letter_queue(
         number = state.queue_names.get(walked)
         walked = None if number is None else state.queues[number].spec.dead_letter
     missing = target is not None and target not in state.queue_names
-    if len(state.queues) + new + missing > limits.QUEUES:
+    if len(state.queue_names) + new + missing > limits.QUEUES:
         return Refused(RefusalCode.LIMIT, f"the maximum of {limits.QUEUES} queues is reached")
     if target is not None and missing:
         _create(step, target, QueueSpec(), user)
@@ -113,7 +110,7 @@ def update(step: Step, command: UpdateQueue) -> Reply:
 
 def go_on_skipping(step: Step, number: int, cursor: int) -> None:
     """Where delayed messages block nothing any more, free what they hold, from `cursor` on."""
-    queue = step.state.queues.get(number)
+    queue = step.state.queue(number)
     if queue is not None and queue.spec.on_delay == "skip":
         cursor_after = ordering.skip(step, step.open_queue(number), cursor)
         if cursor_after is not None:
@@ -134,52 +131,58 @@ def delete(step: Step, command: DeleteQueue) -> Reply:
 
 def _named_by(step: Step, name: str) -> list[str]:
     """The queues that have this one as their dead-letter queue."""
-    return [queue.name for queue in step.state.queues.values() if queue.spec.dead_letter == name]
+    return [
+        queue.name
+        for queue in step.state.queues.values()
+        if queue.spec.dead_letter == name and not queue.deleted
+    ]
 
 
 def remove(step: Step, queue: Queue) -> int:
-    """Remove the queue and notify its consumers; return the number of messages it had."""
+    """Remove the queue and return the number of messages it had. Its name is free from now on; it
+    hands nothing out, and what does not fit into this step follows in ticks."""
     state = step.state
     messages = queue.total
-    gone = [_without_queue(step, queue, number) for number in queue.consumers]
-    if gone:
-        state.remains.append(gone)
     for name, count in queue.counters.items():
         if count:
             state.gone_counters[name] = state.gone_counters.get(name, 0) + count
     step.arm(queue, None)
-    del state.queues[queue.number], state.queue_names[queue.name]
+    queue.deleted = True
+    del state.queue_names[queue.name]
     state.note_owned(queue, -1)
     state.note_dead_letter(queue.spec.dead_letter, -1)
     state.pending.pop(queue.number, None)
-    step.touched.pop(queue.number, None)
-    garbage.leave(state, queue)
+    if not go_on_removing(step, queue.number):
+        state.chores.append(("delete", queue.number, 0))
     return messages
 
 
-def _without_queue(step: Step, queue: Queue, number: int) -> Consumer:
-    """Remove a consumer of a deleted queue. There may be ten thousand: little for each."""
+def go_on_removing(step: Step, number: int) -> bool:
+    """Remove a deleted queue's consumers and notify them, as far as the budget goes; whether all
+    are gone, and so is the queue."""
     state = step.state
-    consumer = step.open_consumer(number)
-    for lane in consumer.lanes.values():
-        state.lock_index.remove((lane.bound_ms, number, lane.lock_ms))
-    if consumer.held > _FEW or consumer.late:
-        garbage.leave(state, consumer)
-    if consumer.timer_ms is not None:
-        step.arm(consumer, None)
-    del state.consumers[number]
-    state.note_owned(consumer, -1)
-    if consumer.session:
-        session = step.open_session(consumer.session)
-        session.consumers.pop(number, None)
-        session.gets.pop(queue.number, None)
-        session.tags.pop((queue.number, consumer.tag), None)
-        if session.end_cause is None:
-            removed = ConsumerRemoved(session.number, number, "queue_deleted", consumer.label)
+    queue = step.open_queue(number)
+    gone: list[Consumer] = []
+    most = max(-(-step.budget // limits.GONE_COST), 1)
+    for one in list(islice(queue.consumers, most)):
+        consumer = state.consumers[one]
+        consumers.leave_with_queue(step, queue, consumer)
+        gone.append(consumer)
+        session = state.sessions.get(consumer.session)
+        if session is not None and session.end_cause is None:
+            removed = ConsumerRemoved(session.number, one, "queue_deleted", consumer.label)
             step.effects.append(removed)
         else:
-            sessions.forget_if_over(step, session.number)
-    return consumer
+            sessions.forget_if_over(step, consumer.session)
+    step.budget -= limits.GONE_COST * len(gone)
+    if gone:
+        state.remains.append(gone)
+    if queue.consumers:
+        return False
+    del state.queues[number]
+    step.touched.pop(number, None)
+    garbage.leave(state, queue)
+    return True
 
 
 def pause(step: Step, command: PauseQueue) -> Reply:
@@ -216,7 +219,7 @@ def purge(step: Step, command: Purge) -> Reply:
 
 def go_on_purging(step: Step, number: int) -> bool:
     """Purge as far as the budget goes; whether the purge is complete."""
-    if number not in step.state.queues:
+    if step.state.queue(number) is None:
         return True
     queue = step.open_queue(number)
     below = queue.purge_below

@@ -46,7 +46,7 @@ def sync(step: Step, session: Session) -> None:
     session.lead_epoch = state.lead_epoch
     session.attached = [False, False]
     for consumer in held:
-        consumers.refresh(step, step.open_queue(consumer.queue), consumer)
+        consumers.refresh(step, state.queues[consumer.queue], consumer)
 
 
 def attach(step: Step, command: Attach) -> Reply:
@@ -80,7 +80,7 @@ def attach(step: Step, command: Attach) -> Reply:
     listed = tuple(
         (held.number, held.tag, step.state.queues[held.queue].name, held.lock_ms)
         for held in (step.state.consumers[number] for number in session.consumers)
-        if held.leaving is None
+        if held.leaving is None and not step.state.queues[held.queue].deleted
     )
     return Attached(number, session.epochs[role], True, listed, session.handle_key)
 
@@ -166,7 +166,7 @@ def _send_activity(step: Step, session: Session) -> None:
     for number in session.consumers:
         consumer = step.state.consumers[number]
         queue = step.state.queues[consumer.queue]
-        if queue.spec.ordering == "single_active":
+        if queue.spec.ordering == "single_active" and not queue.deleted:
             step.effects.append(consumers.activity(consumer, active=queue.active == number))
 
 
@@ -175,7 +175,7 @@ def _reconsider(step: Step, session: Session) -> None:
     electing: dict[int, Queue] = {}
     for number in session.consumers:
         consumer = step.open_consumer(number)
-        queue = step.open_queue(consumer.queue)
+        queue = step.state.queues[consumer.queue]
         consumers.refresh(step, queue, consumer)
         # One that may not be active, and is not, decides nothing, unless it was to take over.
         if queue.handover or queue.active == number or consumers.is_eligible(step.state, consumer):
@@ -295,6 +295,9 @@ def grace_over(step: Step, number: int) -> bool:
         step.arm(consumer, leases_end_ms)
         return True
     session, queue = step.open_session(consumer.session), step.open_queue(consumer.queue)
+    if queue.deleted:
+        step.arm(consumer, None)  # it goes with its queue
+        return True
     assert session.disconnected, "a grace runs only while its session is disconnected"
     decides = consumer.held > 0 or queue.active == number
     lost = returns.give_back_all(step, consumer, Cause.DISCONNECT)
@@ -376,10 +379,12 @@ def _start_leaving_together(step: Step, numbers: list[int], cause: Cause) -> Non
 def start_leaving(step: Step, number: int, cause: Cause, *, elects: bool = True) -> None:
     """A consumer gets nothing more, is emptied and removed; at once, if the budget allows."""
     consumer = step.open_consumer(number)
-    queue = step.open_queue(consumer.queue)
+    queue = step.state.queues[consumer.queue]
     if consumer.leaving is None:
         consumer.base = int(Base.CANCELLED)
         consumer.leaving = int(cause)
+        if consumer.session:
+            step.open_session(consumer.session).leaving += 1
         step.arm(consumer, None)
         consumers.refresh(step, queue, consumer)
     if not go_on_leaving(step, number, elects=elects):
@@ -388,14 +393,23 @@ def start_leaving(step: Step, number: int, cause: Cause, *, elects: bool = True)
 
 def go_on_leaving(step: Step, number: int, *, elects: bool = True) -> bool:
     """Empty a leaving consumer as far as the budget goes; whether it is gone."""
-    if number not in step.state.consumers:
+    state = step.state
+    if number not in state.consumers:
         return True
+    if step.budget <= 0:
+        return False
     consumer = step.open_consumer(number)
     assert consumer.leaving is not None, "only a leaving consumer is emptied"
-    returns.give_back_all(step, consumer, Cause(consumer.leaving))
-    if consumer.held:
-        return False
-    consumers.drop(step, consumer, elects=elects)
+    queue = step.open_queue(consumer.queue)
+    decides = consumer.held > 0 or queue.active == number
+    if queue.deleted:
+        consumers.leave_with_queue(step, queue, consumer)
+    else:
+        returns.give_back_all(step, consumer, Cause(consumer.leaving))
+        if consumer.held:
+            return False
+        consumers.drop(step, consumer, elects=elects and decides)
+    step.budget -= limits.CONSUMER_COST
     forget_if_over(step, consumer.session)
     return True
 

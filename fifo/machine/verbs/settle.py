@@ -39,7 +39,7 @@ def settle(step: Step, command: Settle) -> Reply:
     if tokens > bounds.SETTLE_MESSAGES_MAX:
         return too_many()
     state = step.state
-    consumer = state.consumers.get(command.consumer)
+    consumer = state.consumer(command.consumer)
     if consumer is None or (
         consumer.session != command.session and not _is_known(state, command.session, consumer)
     ):

@@ -24,7 +24,7 @@ from fifo.machine.replies import (
 )
 from fifo.machine.spec import SpecError
 from fifo.machine.state import locks
-from fifo.machine.state.records import Consumer, Producer, Queue, Step
+from fifo.machine.state.records import Consumer, Producer, Queue, Session, Step
 from fifo.machine.types import Base, Cause, Use
 from fifo.machine.verbs import sessions
 from fifo.words import bounds
@@ -42,8 +42,8 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
     except SpecError as error:
         return Refused(RefusalCode.INVALID, str(error))
     session = step.open_session(command.session)
-    known = session.tags.get((queue.number, command.tag))
-    refused = _check(step, queue, session.consumers, options, known)
+    known = _staying(step, session.tags.get((queue.number, command.tag)))
+    refused = _check(step, queue, session, options, known)
     if refused is not None:
         return refused
     if known is None:
@@ -70,16 +70,29 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
     return Subscribed(consumer.number, queue.number, consumer.lock_ms, consumer.prefetch, active)
 
 
+def _staying(step: Step, number: int | None) -> int | None:
+    """The number of a consumer that is subscribed again; one that is being removed is not."""
+    leaves = number is not None and step.state.consumers[number].leaving is not None
+    return None if leaves else number
+
+
+def _check_of_session(session: Session) -> Refused | None:
+    most = limits.CONSUMERS_PER_SESSION
+    if len(session.consumers) - session.leaving < most:
+        return None
+    return Refused(RefusalCode.LIMIT, f"a session has at most {most} consumers")
+
+
 def _check(
     step: Step,
     queue: Queue,
-    of_session: dict[int, None],
+    session: Session,
     options: ConsumerOptions,
     known: int | None,
 ) -> Refused | None:
-    if known is None and len(of_session) >= limits.CONSUMERS_PER_SESSION:
-        most = limits.CONSUMERS_PER_SESSION
-        return Refused(RefusalCode.LIMIT, f"a session has at most {most} consumers")
+    refused = _check_of_session(session) if known is None else None
+    if refused is not None:
+        return refused
     if known is None and len(queue.consumers) >= limits.CONSUMERS_PER_QUEUE:
         return Refused(
             RefusalCode.LIMIT, f"a queue has at most {limits.CONSUMERS_PER_QUEUE} consumers"
@@ -199,13 +212,12 @@ def get(step: Step, command: Get) -> Reply:
         return Refused(RefusalCode.SUBSCRIBED, "the queue is single-active and has a subscriber")
     session = step.open_session(command.session)
     lock_ms = command.lock_ms or queue.spec.lock_ms
-    known = session.gets.get(queue.number)
+    known = _staying(step, session.gets.get(queue.number))
     if known is None:
-        if len(session.consumers) >= limits.CONSUMERS_PER_SESSION:
-            most = limits.CONSUMERS_PER_SESSION
-            return Refused(RefusalCode.LIMIT, f"a session has at most {most} consumers")
-        consumer = consumers.add(step, queue, session.number, "", session.user)
-        consumer.implicit = True
+        refused = _check_of_session(session)
+        if refused is not None:
+            return refused
+        consumer = consumers.add(step, queue, session.number, "", session.user, implicit=True)
         consumer.prefetch = limits.HELD_BY_GET
         consumer.renewable = True
         session.gets[queue.number] = consumer.number
@@ -240,7 +252,7 @@ def _get(step: Step, queue: Queue, consumer: Consumer, count: int) -> tuple[int,
 
 
 def _is_subscribed(step: Step, queue: Queue) -> bool:
-    for number in queue.consumers:
+    for number in queue.consumers if queue.subscribed else ():
         consumer = step.state.consumers[number]
         if not consumer.implicit and consumer.base != Base.CANCELLED:
             return True
@@ -283,7 +295,7 @@ def open_producer(step: Step, command: OpenProducer) -> Reply:
     last = tuple(
         (state.queues[queue].name, queue, state.queues[queue].last_numbers[producer.number])
         for queue in producer.queues
-        if queue in state.queues
+        if state.queue(queue) is not None
     )
     return ProducerOpened(producer.number, last)
 

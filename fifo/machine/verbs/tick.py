@@ -30,7 +30,7 @@ def _evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> bool:
     lost: dict[int, list[Range]] = {}
     left = step.budget
     for number, first, last in named:
-        consumer = step.state.consumers.get(number)
+        consumer = step.state.consumer(number)
         if consumer is None or left <= 0:
             continue
         cost = returns.cost_of(step.state.queues[consumer.queue])
@@ -142,6 +142,8 @@ def _go_on(step: Step, kind: str, number: int, cursor: int) -> bool:
     """A step more of one chore; False where it has to come again as it is."""
     if kind == "consumer":
         return sessions.go_on_leaving(step, number)
+    if kind == "delete":
+        return queues.go_on_removing(step, number)
     if kind == "purge":
         return queues.go_on_purging(step, number)
     if kind == "resend":
@@ -152,7 +154,7 @@ def _go_on(step: Step, kind: str, number: int, cursor: int) -> bool:
         sessions.go_on_forgetting(step, number, cursor)
     else:
         assert kind == "trim", "a chore of unknown kind"
-        if number in step.state.queues:
+        if step.state.queue(number) is not None:
             deadletter.trim(step, step.open_queue(number), further=True)
     return True  # those note by themselves what is left
 
@@ -168,7 +170,7 @@ def queue_due(step: Step, queue: Queue) -> None:
     while queue.expiries and queue.expiries[0][0] <= step.now and step.budget > 0:
         _expire_block(step, queue, queue.expiries[0][1])
     dedup.forget_due(step, queue)
-    unused_ms = _unused_ms(step.state, queue)
+    unused_ms = _unused_ms(queue)
     if unused_ms is not None and unused_ms <= step.now:
         if queue.name in step.state.dead_letter_users:
             queue.used_ms = step.now  # it is in use as a dead-letter queue: looked at again later
@@ -204,20 +206,18 @@ def _expire_block(step: Step, queue: Queue, key: int) -> None:
         ready.note_expiry(queue, key, next_ms)
 
 
-def _unused_ms(state: State, queue: Queue) -> int | None:
+def _unused_ms(queue: Queue) -> int | None:
     """When the queue ends for want of use; None while it is in use, or for ever."""
     if queue.spec.expires_unused_ms is None:
         return None
-    for number in queue.consumers:
-        consumer = state.consumers[number]
-        if not consumer.implicit or consumer.held:
-            return None
+    if queue.subscribed or queue.locked:
+        return None
     return queue.used_ms + queue.spec.expires_unused_ms
 
 
 def reschedule(step: Step, queue: Queue) -> None:
     """Bring the queue's entry in the index of times up to date, after it was changed."""
-    if queue.number not in step.state.queues:
+    if queue.deleted:
         return
     due_ms: int | None = None
     if queue.delayed.count:
@@ -229,7 +229,7 @@ def reschedule(step: Step, queue: Queue) -> None:
     if queue.dedup_order.count and (due_ms is None or queue.dedup_order.first()[0] < due_ms):
         due_ms = queue.dedup_order.first()[0]
     if queue.spec.expires_unused_ms is not None:
-        unused_ms = _unused_ms(step.state, queue)
+        unused_ms = _unused_ms(queue)
         if unused_ms is not None and (due_ms is None or unused_ms < due_ms):
             due_ms = unused_ms
     if due_ms != queue.timer_ms:
