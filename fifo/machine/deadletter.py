@@ -77,17 +77,18 @@ def transfer(
     priority = source.priority_of(position)
     block = source.blocks[position >> BLOCK_BITS]
     batch = block.take_out(position & ready.BLOCK_MASK) if edited is None else edited
-    ready.remove(source, position, 1)
-    extras = batch.extras._replace(
-        priorities=None if priority == PRIORITY_DEFAULT else bytes([priority]),
-    )
-    if target.spec.ttl_ms is not None:
-        extras = extras._replace(expires=array("Q", [step.now + target.spec.ttl_ms]))
+    priorities = None if priority == PRIORITY_DEFAULT else bytes([priority])
+    ttl_ms = target.spec.ttl_ms
+    if ttl_ms is not None or priorities != batch.extras.priorities:  # else no copy is needed
+        expires = None if ttl_ms is None else array("Q", [step.now + ttl_ms])
+        extras = batch.extras._replace(priorities=priorities, expires=expires)
+        batch = replace(batch, extras=extras)
     lane = ready.lane_of(target, priority)
+    ready.remove(source, position, 1)
     if target.spec.overflow == "drop_oldest":
         # Before it comes, so that it is never its own victim: a move is not refused.
         trim(step, target, further=False, more=1, more_bytes=batch.sizes[0])
-    moved_to = ready.append(target, replace(batch, extras=extras), lane, step.state.generation)
+    moved_to = ready.append(target, batch, lane, step.state.generation)
     if record is not None:
         # What has a record is never served from a fresh range.
         ready.add_hole(target, moved_to, moved_to + 1)

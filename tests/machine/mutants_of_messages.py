@@ -63,24 +63,11 @@ BUGS: dict[str, Switch] = {
         deadletter,
         "transfer",
         """    ready.remove(source, position, 1)
-    extras = batch.extras._replace(
-        priorities=None if priority == PRIORITY_DEFAULT else bytes([priority]),
-    )
-    if target.spec.ttl_ms is not None:
-        extras = extras._replace(expires=array("Q", [step.now + target.spec.ttl_ms]))
-    lane = ready.lane_of(target, priority)
     if target.spec.overflow == "drop_oldest":
         # Before it comes, so that it is never its own victim: a move is not refused.
         trim(step, target, further=False, more=1, more_bytes=batch.sizes[0])
 """,
-        """    extras = batch.extras._replace(
-        priorities=None if priority == PRIORITY_DEFAULT else bytes([priority]),
-    )
-    if target.spec.ttl_ms is not None:
-        extras = extras._replace(expires=array("Q", [step.now + target.spec.ttl_ms]))
-    lane = ready.lane_of(target, priority)
-    if target.spec.overflow == "drop_oldest":
-        # Before it comes, so that it is never its own victim: a move is not refused.
+        """    if target.spec.overflow == "drop_oldest":
         trim(step, target, further=False, more=1, more_bytes=batch.sizes[0])
     ready.remove(source, position, 1)
 """,

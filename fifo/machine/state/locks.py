@@ -185,6 +185,27 @@ def holds_from(consumer: Consumer, token: int) -> "Iterator[tuple[Hold, int]]":
     return merge(*(walk(lane) for lane in consumer.lanes.values()))
 
 
+def held_from(consumer: Consumer, first: int, last: int) -> "Iterator[tuple[Hold, int]]":
+    """The same, and no token behind `last`."""
+    for held, lock_ms in holds_from(consumer, first):
+        if held.first > last:
+            return
+        yield part(held, held.first, min(last + 1, held.first + held.count)), lock_ms
+
+
+def count_in(consumer: Consumer, first: int, last: int) -> int:
+    """The number of tokens first..last that the consumer holds."""
+    total = 0
+    for lane in consumer.lanes.values():
+        start, stop = _overlap(lane.holds, first, last)
+        holds = lane.holds[start:stop]
+        if holds:
+            total += sum([count for _, count, _, _ in holds])
+            total -= max(first - holds[0].first, 0)
+            total -= max(holds[-1].first + holds[-1].count - 1 - last, 0)
+    return total
+
+
 def last_of_first(consumer: Consumer, most: int) -> int:
     """The token up to which the consumer holds `most` messages, each hold counted as one more, or
     all it holds; 0 for none."""

@@ -190,7 +190,7 @@ class Positions:
 
 
 _EMPTY = Positions()
-"""What all views of empty sets share."""
+"""The one view of all empty sets."""
 
 
 def _places(base: int, bits: int) -> Iterator[int]:
@@ -293,4 +293,4 @@ class PositionMap(Positions, Generic[V]):
 
 
 _EMPTY_MAP: PositionMap[Any] = PositionMap()
-"""What all views of empty maps share."""
+"""The one view of all empty maps."""

@@ -525,7 +525,7 @@ _VIEWS: dict[type[Any], Callable[[Any], Any]] = {
     dict: dict.copy,
     deque: deque.copy,
 }
-"""How what may change is copied for a frozen view, by its type; all else is shared."""
+"""The copy for a frozen view of what may change, by its type; all else is shared."""
 
 
 def _copied(value: Any) -> Any:

@@ -5,6 +5,8 @@ is never suspected or disconnected, and its renewals go through the log, as a fl
 Each opening raises the generation, and every command carries it: who was replaced is refused.
 """
 
+from itertools import islice
+
 from fifo.machine import checkout, checks, consumers, limits, returns, spec
 from fifo.machine.commands import (
     AckUpto,
@@ -156,12 +158,13 @@ def fetch(step: Step, command: Fetch) -> Reply:
         return consumer
     if command.session:
         sessions.note_use(step, command.session, Use.CONSUMING)
-    parts = locks.held_in(consumer, command.first, command.last)
-    count = sum(part.count for part, _ in parts)
-    if count > limits.STEP_MESSAGES:
+    if locks.count_in(consumer, command.first, command.last) > limits.STEP_MESSAGES:
         return Refused(
             RefusalCode.TOO_LARGE, f"more than {limits.STEP_MESSAGES} messages in one fetch"
         )
+    # No more of them than a step has the budget for: the rest is behind the last of these.
+    most = limits.STEP_MESSAGES // limits.REPEAT_COST
+    parts = list(islice(locks.held_from(consumer, command.first, command.last), most))
     room = command.max_bytes or None
     rest, sent = checkout.repeat_all(step, consumer, parts, command.session, room)
     lost = _lost(consumer, parts, command.first, rest - 1 if rest else command.last)
