@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import hardware
-from bench.sweep import messages, people  # noqa: F401  # they declare the cases
+from bench.sweep import gathered, messages, people  # noqa: F401  # they declare the cases
 from bench.sweep.case import CASES, Case
 from bench.sweep.world import World
 from node.collector import Collector

@@ -23,11 +23,13 @@ FILL_MESSAGES = 5_000
 
 
 class Entry(NamedTuple):
-    """An entry of the log with one command, `later_ms` after the one before."""
+    """An entry of the log with one command, and `more` behind it, `later_ms` after the one
+    before."""
 
     command: commands.Command
     area: bytes = b""
     later_ms: int = 0
+    more: tuple[commands.Command, ...] = ()
 
 
 class World:
@@ -45,11 +47,12 @@ class World:
         self._index += 1
         stamp_ms = self.machine.cluster_time_ms + entry.later_ms
         meta = Meta(self._index, stamp_ms, 0, memoryview(entry.area))
-        reply, _ = self.machine.apply(meta, entry.command)
-        assert not isinstance(reply, replies.Refused), reply
-        if isinstance(reply, replies.Published):
-            assert reply.refused is None, reply
-        return reply
+        outcome = self.machine.apply_batch(meta, (entry.command, *entry.more))
+        for reply in outcome.replies:
+            assert not isinstance(reply, replies.Refused), reply
+            if isinstance(reply, replies.Published):
+                assert reply.refused is None, reply
+        return outcome.replies[0]
 
     def do(self, command: commands.Command, *, later_ms: int = 0) -> replies.Reply:
         """Apply a command that needs no area."""

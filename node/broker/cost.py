@@ -19,6 +19,9 @@ from node.broker import limits
 COMMAND: Final = 30
 """A small command."""
 
+TAKING: Final = 50
+"""A subscription or a get, of a session and queue of its own, with what it is handed."""
+
 STORED: Final = 10
 """A message of a publish with a key, a delay or a deduplication id of its own."""
 
@@ -37,8 +40,8 @@ RETURNED: Final = 45
 HELD: Final = 25
 """A locked message of a session, delivered again at a resume and released at its end."""
 
-CONSUMER: Final = 6
-"""A consumer of a session that disconnects or resumes."""
+CONSUMER: Final = 18
+"""A consumer of a session that disconnects or resumes, of a queue of its own."""
 
 Plain: TypeAlias = Sequence[Any]
 
@@ -93,9 +96,7 @@ def _of_session(state: SizedState, session: int) -> int:
 
 
 _SMALL: Final = (
-    commands.Subscribe,
     commands.Credit,
-    commands.Get,
     commands.Alive,
     commands.NoticeAck,
     commands.OpenProducer,
@@ -114,6 +115,8 @@ _WEIGHTS: Final[dict[int, Callable[[SizedState, Plain], int]]] = {
     code_of(commands.Detach): lambda state, plain: _of_session(state, plain[1]),
     code_of(commands.Disconnect): lambda state, plain: _of_session(state, plain[1]),
     code_of(commands.EndSession): lambda state, plain: _of_session(state, plain[1]),
+    code_of(commands.Subscribe): lambda _, __: TAKING,
+    code_of(commands.Get): lambda _, __: TAKING,
     **{code_of(kind): lambda _, __: COMMAND for kind in _SMALL},
 }
 
