@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, overload
 
 from fifo.client import Backoff, Confirm, InvalidArgument, QueueSpec
 from fifo.client.backoff import BackoffCallable, parse
@@ -22,6 +22,7 @@ from fifo.worker.sending import RESERVED, Sender, SendOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 Place: TypeAlias = Literal["loop", "thread", "process"]
 """Where a handler runs: on the event loop, in a thread, in a process of its own."""
@@ -120,6 +121,24 @@ class Task(Generic[P, R]):
         }
         bound = self.parameters.bind(self.name, args, kwargs)
         return await self._sender.publish(self.name, self.queue, bound, headers, **options)
+
+    @overload
+    async def call(
+        self: Task[P, Coroutine[Any, Any, T]],
+        *args: Any,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration = limits.CALL_SECONDS,
+        **kwargs: Any,
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self,
+        *args: Any,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration = limits.CALL_SECONDS,
+        **kwargs: Any,
+    ) -> R: ...
 
     async def call(
         self,

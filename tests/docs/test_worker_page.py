@@ -77,7 +77,9 @@ def test_the_other_blocks_are_apps_and_tests_that_pass(tmp_path: Path) -> None:
 
 
 def test_the_page_lists_the_options_of_the_command() -> None:
-    said = {option for row in rows(page("worker"), "How it runs and drains") for option in _options(row)}
+    said = {
+        option for row in rows(page("worker"), "How it runs and drains") for option in _options(row)
+    }
     assert said == {name for name in command.options() if name not in ("-h", "--help", "--url")}
 
 
