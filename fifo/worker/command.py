@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fifo.client import FifoError
+from fifo.client.durations import seconds
 from fifo.worker import limits, logs
 from fifo.worker.health import probes
 from fifo.worker.loading import load
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         help="messages held at once for each queue; default: as many as are at work",
     )  # fmt: skip
     parser.add_argument(
-        "--grace", type=float, default=limits.GRACE_SECONDS, metavar="SECONDS",
+        "--grace", type=_seconds, default=limits.GRACE_SECONDS, metavar="SECONDS",
         help="time to end what is at work after SIGTERM (%(default)g)",
     )  # fmt: skip
     parser.add_argument(
@@ -100,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         help="start again when a Python file below this folder changes: for development",
     )  # fmt: skip
     parser.add_argument(
-        "--health-port", type=int, metavar="PORT", help="answer probes: GET /live and /ready"
+        "--health-port", type=_port, metavar="PORT", help="answer probes: GET /live and /ready"
     )
     parser.add_argument(
         "--health-file", type=Path, metavar="FILE",
@@ -134,6 +135,17 @@ def _count(text: str, most: int = limits.CONCURRENCY_MAX) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
         raise argparse.ArgumentTypeError(f"{text!r} is not from 1 to {most}")
     return int(text)
+
+
+def _port(text: str) -> int:
+    return _count(text, 65_535)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return seconds(float(text), "grace")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error
 
 
 def _processes(text: str) -> int:

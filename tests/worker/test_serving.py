@@ -12,6 +12,7 @@ import pytest
 
 import fifo
 import fifo.testing
+from fifo.worker import command
 from fifo.worker.serving import Settings, serve
 
 pytestmark = pytest.mark.slow
@@ -59,3 +60,24 @@ async def test_a_probe_that_cannot_be_is_named(cluster: fifo.testing.Cluster) ->
     settings = Settings("nowhere:app", health_file=Path("/nowhere/health"))
     with pytest.raises(fifo.FifoError, match="health file /nowhere/health: No such file"):
         await serve(app, settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), "the following arguments are required: MODULE:APP"),
+        (("a:b", "-c", "0"), "-c/--concurrency: '0' is not from 1 to 65535"),
+        (("a:b", "--processes", "many"), "--processes: 'many' is not from 1 to 256"),
+        (("a:b", "--health-port", "99999"), "--health-port: '99999' is not from 1 to 65535"),
+        (("a:b", "--grace", "-1"), "--grace: '-1' is no number of seconds"),
+        (("a:b", "--grace", "nan"), "--grace: 'nan' is no number of seconds"),
+        (("a:b", "--conc", "3"), "unrecognized arguments: --conc 3"),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_named(
+    arguments: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(arguments, asyncio.new_event_loop)
+    assert text in capsys.readouterr().err
