@@ -34,8 +34,9 @@ RELEASE_SECONDS: Final = 2.0
 """Time that cancelled handlers have to end before the worker leaves them: their messages are
 released by then."""
 
-DEDUP_SECONDS: Final = 7 * 86_400.0
-"""Time for which due times are remembered: the longest that a queue does."""
+DEDUP_SECONDS: Final = 86_400.0
+"""Time for which due times are remembered: a repeat comes when a worker is there again after a
+crash. A queue remembers a million ids, which is eleven schedules of every second."""
 
 DEDUP_ID_BYTES_MAX: Final = bounds.DEDUP_ID_BYTES_MAX
 """A longer name of a schedule keeps its end, with the due time."""
