@@ -22,7 +22,7 @@ from fifo.client import (
 from fifo.client.durations import Duration
 from fifo.worker.bodies import CODECS, Codec, Format
 from fifo.worker.errors import BadTask
-from fifo.worker.middleware import Middleware
+from fifo.worker.middleware import Middleware, checked
 from fifo.worker.periodic import CatchUp, Periodic, schedule_of, with_dedup
 from fifo.worker.sending import Sender, with_dead_letters
 from fifo.worker.tasks import AnyTask, Task, TaskOptions, rules
@@ -50,7 +50,7 @@ class App:
             raise InvalidArgument(f"format: must be {' or '.join(CODECS)}, not {format!r:.40}")
         self.url = url
         self.options = options
-        self.middleware = tuple(middleware)
+        self.middleware = checked(middleware)
         self.tasks: dict[str, AnyTask] = {}
         self.periodics: list[Periodic] = []
         self._explicit: dict[str, QueueSpec] = {}

@@ -34,6 +34,21 @@ class Depends:
                 f"Depends({self.factory!r:.60}, scope={self.scope!r:.20}): takes a callable without"
                 " arguments, and the scope 'run' or 'worker'"
             )
+        needed = [one.name for one in _parameters(self.factory) if one.default is one.empty]
+        if needed:
+            raise InvalidArgument(
+                f"Depends({self.factory!r:.60}): its parameter {needed[0]!r} has no default: a"
+                " factory is called without arguments"
+            )
+
+
+def _parameters(factory: Callable[[], Any]) -> list[inspect.Parameter]:
+    """Parameters that a call has to give by name; none where a builtin does not show them."""
+    try:
+        found = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [one for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
 
 
 async def enter(stack: AsyncExitStack, factory: Callable[[], Any]) -> Any:

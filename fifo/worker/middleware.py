@@ -5,10 +5,12 @@ Owns the two types. Must not know what a worker does with them.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fifo.client import Message
+from fifo.client import InvalidArgument, Message
 
 
 @dataclass(slots=True)
@@ -37,3 +39,20 @@ class Middleware:
 
     async def error(self, run: Run, error: BaseException) -> None:
         """Look at what the handler raised."""
+
+
+STEPS = ("before", "after", "error")
+
+
+def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
+    """Check what an app was given. Raises InvalidArgument."""
+    found = tuple(middleware)
+    for one in found:
+        if not isinstance(one, Middleware):
+            raise InvalidArgument(f"middleware: {one!r:.60} is no object of a fifo.Middleware")
+        for step in STEPS:
+            if not inspect.iscoroutinefunction(getattr(one, step)):
+                raise InvalidArgument(
+                    f"middleware: {type(one).__name__}.{step} must be written with `async def`"
+                )
+    return found

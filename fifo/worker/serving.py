@@ -53,7 +53,12 @@ async def serve(app: App, settings: Settings) -> None:
     try:
         async with probes(reports, settings.health_port, settings.health_file):
             with Watch(), Announcing(report, settings.status_descriptor, stops) as announcing:
-                async with await app.connect(settings.url) as client:
+                connecting = asyncio.ensure_future(app.connect(settings.url))
+                await _first(stops.first, connecting)
+                if not connecting.done():
+                    connecting.cancel()
+                    return
+                async with connecting.result() as client:
                     await _work(app, client, settings, stops, announcing)
     finally:
         stops.forget()

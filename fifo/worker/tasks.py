@@ -175,7 +175,11 @@ def rules(handler: Callable[..., Any], options: TaskOptions, task: str) -> Rules
     if unknown:
         known = ", ".join(TaskOptions.__annotations__)
         raise BadTask(f"task {task}: there is no option {unknown[0]!r}; there are: {known}")
-    is_async = inspect.iscoroutinefunction(handler)
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise BadTask(f"task {task}: a handler returns, and does not yield")
+    is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - of an object with an async __call__
+    )
     place = options.get("runs", "loop" if is_async else "process")
     if (place == "loop") != is_async or place not in ("loop", "thread", "process"):
         fitting = "'loop'" if is_async else "'thread' or 'process'"

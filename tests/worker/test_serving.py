@@ -81,3 +81,16 @@ def test_a_wrong_option_is_named(
     with pytest.raises(SystemExit, match="2"):
         command.main(arguments, asyncio.new_event_loop)
     assert text in capsys.readouterr().err
+
+
+async def test_a_signal_ends_a_worker_that_still_connects(tmp_path: Path) -> None:
+    app = fifo.App("fifo://127.0.0.1:1", connect_timeout=3600)
+
+    @app.task("orders")
+    async def ship() -> None: ...
+
+    serving = asyncio.create_task(serve(app, Settings("nowhere:app")))
+    await asyncio.sleep(0)  # it listens now
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(10):
+        await serving

@@ -577,3 +577,64 @@ async def test_a_drain_that_is_cut_short_from_the_start_releases_all(
         await cluster.advance()
         (message,) = cluster.queue("orders").messages
         assert message.failures == 0
+
+
+class Silent(fifo.Middleware):
+    def before(self, run: fifo.Run) -> None:  # type: ignore[override]  # that is the mistake
+        ...
+
+
+def yields() -> Iterator[int]:
+    yield 1
+
+
+def needs(what: str) -> str:
+    return what
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda f: f.App(middleware=[Silent()]), "Silent.before must be written with `async def`"),
+        (lambda f: f.App(middleware=[Silent]), "is no object of a fifo.Middleware"),
+        (lambda f: f.App(format="yaml"), "format: must be json or msgpack, not 'yaml'"),
+        (lambda f: f.Depends(needs), "its parameter 'what' has no default"),
+        (lambda f: f.App().task("orders")(yields), "a handler returns, and does not yield"),
+        (lambda f: f.App().task("orders", runs="loop")(needs), "with `def`, which runs in 'thr"),
+        (lambda f: f.App().task("orders", retries=3)(needs), "there is no option 'retries'"),
+        (lambda f: f.App().task("orders", max_deliveries=0)(needs), "max_deliveries must be from"),
+        (lambda f: f.App().task("orders", retry=3)(needs), "retry must be Fixed, Exponential"),
+        (lambda f: f.App().task("orders", time_limit=0)(needs), "time_limit: must be above 0"),
+        (lambda f: f.App().task(needs), "queue: must be a name or a fifo.QueueSpec, not functio"),
+        (lambda f: f.App().periodic("@daily")(needs), "@app.periodic stands above @app.task"),
+        (lambda f: f.App().check(), "the app has no tasks: write `@app.task"),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_is_written(make: Any, text: str) -> None:
+    with pytest.raises(fifo.InvalidArgument) as refused:
+        make(fifo)
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("send", "text"),
+    [
+        (lambda task: task.send(), "ship: argument 'number' is missing"),
+        (lambda task: task.send(1, 2, 3), "ship: takes 2 arguments, not 3"),
+        (lambda task: task.send(1, number=2), "ship: argument 'number' is given twice"),
+        (lambda task: task.send(1, colour=2), "ship: has no argument 'colour'; there are: number"),
+        (lambda task: task.send(object()), "ship: arguments: a object cannot be sent; send a dat"),
+    ],
+)
+async def test_a_call_that_does_not_fit_is_refused_where_it_is_sent(
+    send: Any, text: str, cluster: fifo.testing.Cluster
+) -> None:
+    app = fifo.App(cluster.url)
+
+    @app.task("orders")
+    async def ship(number: Any, copies: int = 1) -> None: ...
+
+    async with app:
+        with pytest.raises(fifo.InvalidArgument) as refused:
+            await send(ship)
+    assert text in str(refused.value)
