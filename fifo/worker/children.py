@@ -29,16 +29,27 @@ class Child:
         self.process = process
         self._reader = reader
         self._writer = writer
+        self.gone = asyncio.create_task(process.wait())
 
     async def receive(self) -> Any:
         """Receive one frame. Raises ChildDied where the process ends first."""
+        reading = asyncio.create_task(self._read())
         try:
-            head = await self._reader.readexactly(frames.LENGTH.size)
-            body = await self._reader.readexactly(*frames.LENGTH.unpack(head))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            code = await self.process.wait()
-            raise ChildDied(f"the process that ran it ended {_how(code)}") from None
-        return frames.unpacked(body)
+            # Both: what it forked may hold the socket open after its end.
+            both: set[asyncio.Task[Any]] = {reading, self.gone}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():  # What it wrote last is on its way.
+                await asyncio.wait({reading}, timeout=limits.LAST_WORDS_SECONDS)
+            if reading.done() and reading.exception() is None:
+                return frames.unpacked(reading.result())
+        finally:
+            reading.cancel()
+        code = await asyncio.shield(self.gone)
+        raise ChildDied(f"the process that ran it ended {_how(code)}")
+
+    async def _read(self) -> bytes:
+        head = await self._reader.readexactly(frames.LENGTH.size)
+        return await self._reader.readexactly(*frames.LENGTH.unpack(head))
 
     async def call(self, request: Request) -> Answer:
         """Run one call. Raises ChildDied."""
@@ -58,10 +69,10 @@ class Child:
         self._writer.close()
         try:
             async with asyncio.timeout(limits.RELEASE_SECONDS):
-                await self.process.wait()
+                await asyncio.shield(self.gone)
         except TimeoutError:
             self.kill()
-            await self.process.wait()
+            await self.gone
 
 
 class Children:
@@ -122,9 +133,9 @@ class Children:
 
     def _end(self, child: Child) -> None:
         child.kill()
-        waiting = asyncio.create_task(child.process.wait())
-        self._ended.add(waiting)
-        waiting.add_done_callback(self._ended.discard)
+        if not child.gone.done():
+            self._ended.add(child.gone)
+            child.gone.add_done_callback(self._ended.discard)
 
     async def close(self) -> None:
         """End all processes."""

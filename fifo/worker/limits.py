@@ -81,3 +81,6 @@ PROCESSES_MAX: Final = 256
 
 CALL_SECONDS: Final = 30.0
 """Time for which a caller waits for a result, by default: that of every call of the client."""
+
+LAST_WORDS_SECONDS: Final = 1.0
+"""Time for what a process wrote before its end to arrive."""

@@ -110,6 +110,8 @@ class Announcing:
     def __init__(self, report: Report, descriptor: int | None, stops: Stops) -> None:
         self._report = report
         self._descriptor = descriptor
+        if descriptor is not None:
+            os.set_inheritable(descriptor, False)
         self._stops = stops
         self._loop = asyncio.get_running_loop()
         self._next: asyncio.TimerHandle | None = None

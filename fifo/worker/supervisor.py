@@ -71,6 +71,7 @@ class Supervisor:
         if len(self._workers) >= self._count:
             return  # a change of a file has come before
         reading, writing = os.pipe()
+        os.set_blocking(reading, False)
         command = (sys.executable, "-m", "fifo", "worker", *self._arguments)
         process = await asyncio.create_subprocess_exec(
             *command,

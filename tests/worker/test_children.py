@@ -46,6 +46,13 @@ def fail(how: str) -> None:
 def die(number: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
+@app.task("jobs")
+def fork_and_die() -> None:
+    if os.fork() == 0:
+        signal.alarm(10)
+        threading.Event().wait()
+    os.kill(os.getpid(), signal.SIGKILL)
+
 @app.task("jobs", soft_time_limit=0.2)
 def wait_softly() -> None:
     threading.Event().wait()
@@ -101,6 +108,9 @@ async def test_each_end_of_a_call_comes_back_and_leaves_the_pool_usable(
     assert await run("square", number=3) == [9, by]  # the same process, and dependency
     with pytest.raises(ChildDied, match="the process that ran it ended by SIGKILL"):
         await run("die", number=1)
+    async with asyncio.timeout(8):
+        with pytest.raises(ChildDied, match="ended by SIGKILL"):
+            await run("fork_and_die")
     square, other = await run("square", number=4)
     assert (square, other != by) == (16, True)
     hanging = asyncio.create_task(run("wait"))
