@@ -158,7 +158,10 @@ class Worker:
         if left:
             _log.warning("%d handlers had not ended: their messages are released", len(left))
             await asyncio.wait(left, timeout=limits.RELEASE_SECONDS)
-        await self._dependencies.close()
+        try:
+            await self._dependencies.close()
+        except Exception:
+            _log.exception("a dependency could not be ended")
         if self._children is not None:
             await self._children.close()
 

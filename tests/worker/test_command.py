@@ -140,6 +140,27 @@ def test_an_app_that_cannot_run_is_one_line(
     assert worker.lines[0].startswith(line)
 
 
+def test_a_handler_with_def_runs_in_a_process_that_ends_with_its_worker(
+    tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
+) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import os\nimport fifo\napp = fifo.App()\n"
+        "@app.task('orders', soft_time_limit=30)\ndef add(one: int, two: int) -> int:\n"
+        "    print('sum', one + two, 'by', os.getpid(), flush=True)\n    return one + two\n"
+    )
+    with fifo.blocking.connect(shared_cluster.url) as client:
+        started.append(worker := Command(tmp_path, "shop:app", url=shared_cluster.url))
+        worker.until("ready")
+        client.publish("orders", b'{"one": 2, "two": 3}', headers={"task": "add"})
+        child = int(worker.until("sum 5 by").split()[-1])
+        assert child != worker.process.pid
+        worker.signal(signal.SIGTERM)
+        assert worker.ended() == 0
+        assert client.queue("orders").messages == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
 def test_processes_are_kept_running_and_answer_probes_together(
     tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
 ) -> None:

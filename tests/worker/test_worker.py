@@ -638,3 +638,22 @@ async def test_a_call_that_does_not_fit_is_refused_where_it_is_sent(
         with pytest.raises(fifo.InvalidArgument) as refused:
             await send(ship)
     assert text in str(refused.value)
+
+
+async def test_a_dependency_that_cannot_be_ended_is_logged_and_ends_no_drain(
+    cluster: fifo.testing.Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = fifo.App(cluster.url)
+
+    async def database() -> AsyncIterator[str]:
+        yield "database"
+        raise OSError("gone")
+
+    @app.task("orders")
+    async def ship(db: Annotated[str, fifo.Depends(database, scope="worker")]) -> None: ...
+
+    async with running(app, cluster) as worker:
+        await ship.send()
+        await cluster.advance()
+        assert await worker.drain()
+    assert "a dependency could not be ended" in caplog.text
