@@ -151,7 +151,9 @@ def test_a_type_without_a_form_in_a_body_is_refused_where_the_task_is_made() -> 
 
 
 @pytest.mark.parametrize(
-    "value", [object(), float("nan"), {"a": {1, object()}}, "\ud800"], ids=repr
+    "value",
+    [object(), float("nan"), {"a": {1, object()}}, "\ud800"],
+    ids=["object", "nan", "nested", "surrogate"],
 )
 def test_what_no_body_can_hold_is_refused_where_it_is_sent(value: Any) -> None:
     with pytest.raises(fifo.InvalidArgument, match=r"^ship: arguments: "):
