@@ -50,6 +50,10 @@ BUGS: dict[str, tuple[Switch, Callable[[], object]]] = {
         edited(tick, "_evaluate", "            left -= limits.CONSUMER_COST", "            pass"),
         test_costs.test_consumers_that_lose_a_lock_each_count_for_more_than_their_locks,
     ),
+    "a consumer whose grace ends costs nothing beside its locks": (
+        edited(sessions, "grace_over", "step.budget -= limits.CONSUMER_COST", "pass"),
+        test_costs.test_consumers_whose_grace_ends_count_for_more_than_their_locks,
+    ),
     "a message whose ttl ends while it is locked costs nothing": (
         edited(tick, "_expire_block", "step.budget -= 1", "step.budget -= 0"),
         test_costs.test_a_ttl_that_ends_on_locked_messages_is_looked_at_in_ticks,

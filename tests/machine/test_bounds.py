@@ -566,23 +566,23 @@ def test_returned_messages_are_sent_in_one_run_per_batch() -> None:
     bench = Bench(check=False)
     bench.declare("q")
     session = bench.attach()
-    consumer = bench.subscribe(session, "q", prefetch=1_080).consumer
-    for _ in range(4):
-        bench.publish(session, "q", *[b"x"] * 270)
-    bench.ack(consumer, (1, 270))
+    consumer = bench.subscribe(session, "q", prefetch=1_100).consumer
+    for count in (500, 200, 200, 200):
+        bench.publish(session, "q", *[b"x"] * count)
+    bench.ack(consumer, (1, 500))
     bench.do(commands.PauseQueue("q"))
-    bench.nack(consumer, (271, 1_080), delay_ms=0)
+    bench.nack(consumer, (501, 1_100), delay_ms=0)
     bench.do(commands.Cancel(session, consumer))
     bench.do(commands.ResumeQueue("q"))
     bench.do(commands.OpenDurable("q", "reader"))
-    reader = commands.Reserve(2, 1, 810, session)
-    for command in (reader, commands.Fetch(2, 1, 1, 810, session)):
+    reader = commands.Reserve(2, 1, 600, session)
+    for command in (reader, commands.Fetch(2, 1, 1, 600, session)):
         calls = counted(partial(bench.do, command))
         [sent] = present(bench.effects, effects.Deliver)
         counts = [run.count for run in sent.runs]
-        assert counts == [270, 270, 214, 56], "one batch lies in two blocks"
+        assert counts == [200, 200, 124, 76], "one batch lies in two blocks"
         assert {one.attempt for one in bench.delivered()} == {2}
-    assert calls < 8 * 810, "a fetch does much for each of them"
+    assert calls < 8 * 600, "a fetch does much for each of them"
 
 
 def test_a_fetch_of_single_reservations_continues_in_slices() -> None:

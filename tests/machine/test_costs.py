@@ -82,6 +82,24 @@ def test_consumers_that_lose_a_lock_each_count_for_more_than_their_locks() -> No
     assert bench.counts("q") == (count, 0, 0)
 
 
+def test_consumers_whose_grace_ends_count_for_more_than_their_locks() -> None:
+    bench = Bench(check=False)
+    bench.declare("q", disconnect_grace_ms=limits.LEASE_MS)
+    most = -(-limits.STEP_MESSAGES // (limits.CONSUMER_COST + 2 * limits.RECORD_COST))
+    count = most + 50
+    assert count < limits.STEP_OBJECTS
+    session = bench.attach()
+    for place in range(count):
+        bench.subscribe(session, "q", f"t{place}", prefetch=1)
+    bench.publish(session, "q", *[b""] * count)
+    bench.disconnect(session)
+    bench.advance(limits.LEASE_MS)
+    assert bench.tick()
+    assert bench.counts("q") == (most, 50, 0)
+    carry_on(bench)
+    assert bench.counts("q") == (count, 0, 0)
+
+
 def test_a_ttl_that_ends_on_locked_messages_is_looked_at_in_ticks() -> None:
     in_a_tick = -(-limits.STEP_MESSAGES // (limits.BLOCK_COST + limits.BLOCK_MESSAGES))
     blocks = 3 * in_a_tick

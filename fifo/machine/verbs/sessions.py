@@ -302,6 +302,7 @@ def grace_over(step: Step, number: int) -> bool:
     decides = consumer.held > 0 or queue.active == number
     lost = returns.give_back_all(step, consumer, Cause.DISCONNECT)
     if lost:
+        step.budget -= limits.CONSUMER_COST
         # The client hears of it as of any other lock that ended, when it is back.
         returns.notify(step, session, consumer, lost)
     if consumer.held:
