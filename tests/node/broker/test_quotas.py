@@ -171,7 +171,8 @@ async def test_consumers_of_every_kind_share_one_quota(tmp_path: Path) -> None:
 async def test_a_user_who_may_not_consume_settles_nothing_of_a_durable_consumer(
     tmp_path: Path,
 ) -> None:
-    async with Small(tmp_path, ANN, EVE) as node:
+    publisher = user("eve", publish=("*",))
+    async with Small(tmp_path, ANN, publisher) as node:
         ann, eve = await welcomed(node, "ann"), await welcomed(node, "eve")
         await ann.declare("q")
         opened = await ann.ask(Durable("q", "d", "open"))
