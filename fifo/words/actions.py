@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class Action(IntEnum):
-    """What an operator does with one message."""
+    """The actions of an operator on one message."""
 
     RETRY = 0
     UNLOCK = 1

@@ -99,7 +99,7 @@ def _anchors(file: Path) -> set[str]:
     "text",
     [
         "see nowhere.md",
-        "semantics.md 14",
+        "semantics.md 15",
         "semantics.md\n    # section 3.99",
         "semantics.md 3 and 15",
         'decisions.md, "A decision that was never taken"',

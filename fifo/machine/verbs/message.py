@@ -1,4 +1,4 @@
-"""What an operator does with one message by its id: semantics.md section 14.
+"""Actions of an operator on one message by its id: semantics.md section 14.
 
 Owns the eight actions, and which of them a ready, locked, delayed or dead message takes. The leader
 has found where the message stands; here that is checked again, so that an action which comes late
@@ -160,7 +160,7 @@ def _delay(step: Step, found: _Found) -> Reply:
 
 
 def _delete(step: Step, found: _Found) -> Reply:
-    """It is gone; a cancel spares what is being worked on."""
+    """Take it out for good; a cancel spares what is being worked on."""
     if found.command.action == Action.CANCEL:
         refused = _locked(found, "it is worked on; delete it all the same, or wait")
         if refused is not None:
@@ -172,7 +172,7 @@ def _delete(step: Step, found: _Found) -> Reply:
 
 
 def _terminate(step: Step, found: _Found) -> Reply:
-    """It goes to the queue's dead-letter queue, with the operator's words."""
+    """Send it to the queue's dead-letter queue, with the operator's words."""
     queue, command = found.queue, found.command
     if queue.spec.dead_letter is None:
         text = f"queue {queue.name!r} has no dead-letter queue: declare one, or delete the message"
@@ -189,7 +189,7 @@ def _terminate(step: Step, found: _Found) -> Reply:
 
 
 def _move(step: Step, found: _Found) -> Reply:
-    """It goes to the end of another queue as it is, counts and dead letter kept."""
+    """Put it at the end of another queue as it is, counts and dead letter kept."""
     target = found.command.target
     if target is None:
         return Refused(RefusalCode.INVALID, "a move needs a target queue")
@@ -201,7 +201,7 @@ def _move(step: Step, found: _Found) -> Reply:
 
 
 def _resend(step: Step, found: _Found) -> Reply:
-    """It begins anew, at the end of its target, its source or its own queue; perhaps edited."""
+    """Begin anew, at the end of its target, its source or its own queue; perhaps edited."""
     letter = found.letter
     source = found.queue.name if letter is None else letter.source
     content = found.command.content
@@ -289,7 +289,7 @@ def _done(step: Step, found: _Found) -> Reply:
 
 
 def _lost(step: Step, queue: Queue, holder: Consumer, token: int) -> None:
-    """What follows for a consumer whose lock was taken back: room, its turn, and its notice."""
+    """Give a consumer that lost its lock room, its turn, and its notice."""
     consumers.refresh(step, queue, holder)
     consumers.elect(step, queue)
     session = step.state.sessions.get(holder.session)

@@ -1,4 +1,4 @@
-"""What an operator does with one message, in the model (semantics.md 14).
+"""Actions of an operator on one message, in the model (semantics.md 14).
 
 Owns the eight actions. Where the message stands is given in the model's words, for positions are
 the machine's own.
@@ -26,7 +26,7 @@ class Acted:
 
 
 def act(world: World, acted: Acted) -> Answer:
-    """One action on one message."""
+    """Carry out one action on one message."""
     command = acted.command
     queue = world.queues.get(command.queue)
     if queue is None:

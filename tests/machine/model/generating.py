@@ -356,7 +356,7 @@ class Generator:
         return commands.RedriveStep(name, cursor, until, tuple(positions))
 
     def act(self) -> Step:
-        """What an operator does with one message, seldom where it does not stand any more."""
+        """An action on one message, seldom where it does not stand any more."""
         choose, world = self.choose, self.pair.world
         if not world.messages:
             return self.publish()

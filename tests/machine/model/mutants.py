@@ -779,7 +779,7 @@ def _beside_the_model(seed: int) -> str | None:
 
 
 def hunts(breaks: str) -> tuple[Hunt, ...]:
-    """What looks for a bug: scenarios of its own, the golden stories, the comparison."""
+    """Scenarios of a bug's own, the golden stories, the comparison."""
     directed = [scenario(work, named(work)) for work in DIRECTED.get(breaks, ())]
     return *directed, _stories, seeds(_beside_the_model, "model", MODEL_RUNS, "runs")
 
