@@ -639,6 +639,10 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     users = _blocking(BaseClient.users)
     end_session = _blocking(BaseClient.end_session)
     peek = _blocking(BaseClient.peek)
+    find = _blocking(BaseClient.find)
+    message = _blocking(BaseClient.message)
+    act = _blocking(BaseClient.act)
+    copy = _blocking(BaseClient.copy)
 
     @overload
     def redrive(

@@ -38,6 +38,7 @@ from fifo.client.errors import (
     InvalidArgument,
     LimitReached,
     LockLost,
+    MessageNotFound,
     MessageTooLarge,
     NoDeadLetterQueue,
     NotLeader,
@@ -67,6 +68,7 @@ from fifo.client.keywords import (
     QueueChanges,
     RedriveKeywords,
 )
+from fifo.client.messages import FoundMessage, FoundPage
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
@@ -78,6 +80,7 @@ from fifo.client.views import (
     LockView,
     NodeStatus,
     PeerView,
+    PlaceView,
     ProducerView,
     QueueView,
     RedriveCount,
@@ -136,6 +139,10 @@ __all__ = [
     "ProducerView",
     "QueueView",
     "RedriveCount",
+    "FoundMessage",
+    "FoundPage",
+    "MessageNotFound",
+    "PlaceView",
     "RedriveView",
     "SnapshotView",
     "Backoff",

@@ -46,6 +46,7 @@ from fifo.client.keywords import (
     QueueChanges,
     RedriveKeywords,
 )
+from fifo.client.messages import MessageVerbs
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
@@ -101,7 +102,7 @@ _OWN: Final = 0
 """The session's own producer, on the wire."""
 
 
-class BaseClient(Generic[M]):
+class BaseClient(MessageVerbs, Generic[M]):
     """Everything but the class of the messages; programs use `Client`."""
 
     def __init__(

@@ -68,6 +68,10 @@ class QueueNotFound(FifoError, LookupError):
     """There is no queue of that name."""
 
 
+class MessageNotFound(FifoError, LookupError):
+    """The message does not stand there, or not any more as it was found."""
+
+
 class QueueReplaced(QueueNotFound):
     """The queue was deleted and another has its name, or that is not known: what was on its way
     may have been stored in the old one, and is not in the one that has the name now."""
@@ -182,6 +186,7 @@ _BY_CODE: dict[str, type[FifoError]] = {
     Code.SHUTTING_DOWN: Overloaded,
     Code.QUEUE_NOT_FOUND: QueueNotFound,
     Code.QUEUE_REPLACED: QueueReplaced,
+    Code.MESSAGE_NOT_FOUND: MessageNotFound,
     Code.QUEUE_EXISTS: QueueExists,
     Code.QUEUE_FULL: QueueFull,
     Code.IN_USE: QueueInUse,

@@ -170,13 +170,52 @@ class LockView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceView(View):
+    """Where a message stands, and who holds it or for how long it waits."""
+
+    place: str = _sent("place", "")
+    """`ready`, `locked` or `delayed`."""
+    version: str = _sent("version", "")
+    """Changes when the message moves on: what `client.act(version=...)` takes."""
+    attempts: int = _sent("attempts", 0)
+    """Deliveries so far."""
+    cause: str | None = _sent("cause")
+    """Why it is delayed: as in `DelayedView`."""
+    due_in_s: float = _seconds("due_in_ms")
+    """Seconds until it is ready, while it is delayed."""
+    consumer: int = _sent("consumer", 0)
+    """The number of the consumer that holds it."""
+    token: int = _sent("token", 0)
+    """Its token there."""
+    tag: str = _sent("tag", "")
+    """The tag of that consumer."""
+    label: str = _sent("label", "")
+    """Its label."""
+    session: str = _sent("session", "")
+    """The beginning of its session's id, in hexadecimal."""
+    user: str = _sent("user", "")
+    """The user of that session."""
+    client: str = _sent("client", "")
+    """The name that the client gave itself."""
+    address: str = _sent("address", "")
+    """Where it connected from."""
+    held_s: float = _seconds("checkout_ms_ago")
+    """Seconds since the delivery."""
+    remaining_s: float = _seconds("remaining_ms")
+    """Seconds until the lock ends, renewals included."""
+    renewals: int = _sent("renewals", 0)
+    """Renewals so far that the current leader has granted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedView(View):
     """A delayed message."""
 
     id: str = _sent("id", "")
     """The id of the message."""
     cause: str = _sent("cause", "")
-    """Why it waits: `published` (with a delay), `nack`, `timeout`, `disconnect` or `released`."""
+    """Why it waits: `published` (with a delay), `nack`, `timeout`, `disconnect`, `released`,
+    `taken_back` or `postponed` (by an operator)."""
     due_in_s: float = _seconds("due_in_ms")
     """Seconds until it is ready."""
     attempt: int = _sent("attempt", 0)

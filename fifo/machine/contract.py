@@ -25,6 +25,7 @@ from fifo.machine.machine import Machine, Meta, Outcome
 from fifo.machine.queries import Held, HeldRange
 from fifo.machine.read_side import ConsumerFigures, DurableView, QueueFigures, ReadSide
 from fifo.machine.replies import Refused, Reply
+from fifo.machine.search import PLACES, Standing, Wanted
 from fifo.machine.snapshot.bodies import live as live_entries
 from fifo.machine.snapshot.format import SnapshotError
 from fifo.machine.snapshot.format import chunks as snapshot_chunks
@@ -68,6 +69,9 @@ __all__ = [
     "DurableView",
     "Held",
     "HeldRange",
+    "PLACES",
+    "Standing",
+    "Wanted",
     "RedriveState",
     "parse_filter",
     # Types that commands, replies and effects are made of.

@@ -47,6 +47,15 @@ Each of them that is locked, and stays, counts as one message more."""
 MOVE_MESSAGES: Final = 1_000
 """Messages of one move, or of one step of a redrive: thirteen microseconds each."""
 
+SEARCH_BLOCKS: Final = 4
+"""Blocks that one step of a search looks at: a thousand spans each, half a millisecond at worst."""
+
+SEARCH_HOLDS: Final = 2_000
+"""Holds that one step of a search looks at, but a consumer's own as a whole: a millisecond."""
+
+SEARCH_MESSAGES: Final = 10_000
+"""Messages of one page of a search that may be locked or gone, before the next page."""
+
 LEAVE_COST: Final = 20
 """The cost of a message whose delay ends, or that a limit or its ttl takes out of its queue,
 perhaps to its dead-letter queue: twenty to forty microseconds, where a frozen view shares a page of

@@ -8,9 +8,10 @@ except where its docstring says otherwise. Must not know commands, verbs or snap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fifo.machine import consumers, limits, queries
+from fifo.machine import consumers, limits, queries, search
 from fifo.machine.effects import Run
 from fifo.machine.queries import Held, Plain
+from fifo.machine.search import Steps, Wanted
 from fifo.machine.state import locks
 from fifo.machine.state.records import RUNNING, Queue, RedriveState, State
 from fifo.machine.types import Range
@@ -255,6 +256,10 @@ class ReadSide:
         """Up to `most` ready or delayed messages from `cursor` on and before `ends`, each as
         (position, run of one), and the position from which to continue."""
         return queries.standing(self.state, name, cursor, ends, most)
+
+    def search(self, name: str, wanted: Wanted, after: int, most: int) -> Steps:
+        """Look for messages from position `after` on, in bounded steps."""
+        return search.search(self.state, name, wanted, after, most)
 
     # --- consumers --------------------------------------------------------------------------------
 

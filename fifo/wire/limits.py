@@ -101,6 +101,13 @@ MAP_VALUES_MAX: Final = 1_000
 PEEK_MESSAGES_MAX: Final = 1_000
 """Messages of one peek: they come in one answer."""
 
+FIND_MESSAGES_MAX: Final = 100
+"""Messages of one answer to a find: each says where it stands and who holds it."""
+
+MESSAGE_ID_BYTES_MAX: Final = 64
+VERSION_BYTES_MAX: Final = 128
+"""Texts of numbers: three of up to 19 digits, four of them."""
+
 HEARTBEAT_MS: Final = 5_000
 """A side that has been silent this long says something (semantics.md 4)."""
 

@@ -62,6 +62,7 @@ NOTICE_MESSAGE_TIMEOUT: Final = 0
 NOTICE_ACTIVITY: Final = 1
 NOTICE_SESSION_ENDED: Final = 2
 NOTICE_CONSUMER_REMOVED: Final = 3
+NOTICE_TAKEN_BACK: Final = 4
 
 _NAME = text(limits.QUEUE_NAME_BYTES_MAX, 1)
 _ADDRESS = text(limits.QUEUE_NAME_BYTES_MAX)
@@ -101,6 +102,7 @@ Handles = Annotated[
 Columns = Annotated[tuple[tuple[int, int], ...], _COLUMNS]
 Nodes = Annotated[tuple[tuple[str, str], ...], _NODES]
 Plain = Annotated[Any, plain]
+MaybeId = Annotated[str | None, maybe(text(limits.MESSAGE_ID_BYTES_MAX, 5))]
 Map = Annotated[dict[str, Any], mapping]
 
 
@@ -553,7 +555,8 @@ class Alive(Message):
 class Notice(Message):
     """Something happened to a consumer; kept and sent again until acknowledged, unless numbered 0.
 
-    Kinds: 0 message_timeout (tokens), 1 activity (active), 2 session_ended, 3 consumer_removed.
+    Kinds: 0 message_timeout (tokens), 1 activity (active), 2 session_ended, 3 consumer_removed,
+    4 taken_back (tokens).
     """
 
     notice: Number
@@ -626,7 +629,8 @@ class Peek(Message):
 @_wire(45)
 @dataclass(frozen=True, slots=True)
 class Peeked(Message):
-    """Messages as in a delivery, without tokens."""
+    """Messages as in a delivery, without tokens; with `Find`, where each stands, and from where on
+    to look for more (0: there are none)."""
 
     queue: Name
     count: Annotated[int, integer(0, limits.PEEK_MESSAGES_MAX)]
@@ -639,6 +643,9 @@ class Peeked(Message):
         tuple[tuple[int, dict[str, Any]], ...],
         list_of(record(integer(), mapping), U16_MAX),
     ] = ()
+
+    places: Annotated[tuple[dict[str, Any], ...], list_of(mapping, limits.FIND_MESSAGES_MAX)] = ()
+    after: Number = 0
 
 
 @_wire(46)
@@ -705,3 +712,39 @@ class EndSession(Message):
     """End the session whose id, in hexadecimal digits, begins so; answered by `Ok`."""
 
     session: Annotated[str, text(32, 8)]
+
+
+# --- one message --------------------------------------------------------------------------------
+
+
+@_wire(53)
+@dataclass(frozen=True, slots=True)
+class Find(Message):
+    """Look for messages by id, by key, or page by page; answered by `Peeked` with `places`."""
+
+    queue: Name
+    id: MaybeId = None
+    key: Annotated[bytes | None, maybe(octets(limits.KEY_BYTES_MAX, 1))] = None
+    place: Annotated[str | None, maybe(text(32, 1))] = None
+    after: Number = 0
+    limit: Annotated[int, integer(1, limits.FIND_MESSAGES_MAX)] = 10
+
+
+@_wire(54)
+@dataclass(frozen=True, slots=True)
+class MessageAction(Message):
+    """Retry, unlock, delay, cancel, delete, terminate, move or resend one message by its id.
+
+    `version`: only if it still stands as it was found. `columns`: of what a resend gives it instead
+    of its own body, key and headers (semantics.md 14).
+    """
+
+    queue: Name
+    id: Annotated[str, text(limits.MESSAGE_ID_BYTES_MAX, 5)]
+    action: Annotated[str, text(32, 1)]
+    version: Annotated[str | None, maybe(text(limits.VERSION_BYTES_MAX, 1))] = None
+    target: Annotated[str | None, maybe(_NAME)] = None
+    delay_ms: MaybeDuration = None
+    reason: MaybeText = None
+    description: MaybeText = None
+    columns: Columns = ()

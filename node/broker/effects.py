@@ -8,7 +8,7 @@ of that moment and the messages that are in memory then. Must not know how entri
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from fifo.machine.contract import (
     Activity,
@@ -26,6 +26,7 @@ from fifo.wire.messages import (
     NOTICE_CONSUMER_REMOVED,
     NOTICE_MESSAGE_TIMEOUT,
     NOTICE_SESSION_ENDED,
+    NOTICE_TAKEN_BACK,
     Notice,
 )
 from node.broker import deliveries
@@ -33,6 +34,8 @@ from node.broker.clock import ClusterClock
 from node.broker.connections.deferred_frames import Delivery, ResumedMark
 from node.broker.connections.sessions import Sessions
 from node.broker.lock_clock import LockClock
+
+_KINDS: Final = {"message_timeout": NOTICE_MESSAGE_TIMEOUT, "taken_back": NOTICE_TAKEN_BACK}
 
 
 class Effects:
@@ -56,7 +59,8 @@ class Effects:
             case Deliver():
                 self._deliver(effect)
             case Notify():
-                self._notify(effect, NOTICE_MESSAGE_TIMEOUT, effect.notice, effect.ranges)
+                kind = _KINDS[effect.kind]
+                self._notify(effect, kind, effect.notice, effect.ranges)
             case Activity():
                 self._notify(effect, NOTICE_ACTIVITY, active=effect.active)
             case Resumed():

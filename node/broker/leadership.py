@@ -32,6 +32,7 @@ from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
 from node.broker.requests.notices import NoticeAcks
+from node.broker.requests.one_message import OneMessage
 from node.broker.requests.people import Known, People
 from node.broker.requests.proposer import Proposer
 from node.broker.requests.publishing import Publishing
@@ -101,6 +102,14 @@ class Leadership:
             ),
             durables=Durables(machine, proposer, self.quotas),
             redrives=Redrives(context, proposals, proposer, self.reads.answer),
+            one_message=OneMessage(
+                machine,
+                locks,
+                self._clock,
+                context.host.read_area,
+                self.reads.answer,
+                proposer,
+            ),
             people=people,
             control=Control(
                 context.raft, proposer, own_name=context.node, close_session=self.sessions.close

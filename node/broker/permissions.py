@@ -121,6 +121,13 @@ def _move(rights: Rights, message: wire.Move) -> Refusals:
     yield rights.lacks(message.target, PUBLISH)
 
 
+def _act(rights: Rights, message: wire.MessageAction) -> Refusals:
+    """The source of a dead letter that goes back is asked for when it has been found."""
+    yield rights.lacks(message.queue, MANAGE)
+    if message.target is not None and message.target != message.queue:
+        yield rights.lacks(message.target, PUBLISH)
+
+
 def _redrive(rights: Rights, message: wire.Redrive) -> Refusals:
     """Without a target, dead letters go where they came from: their source has to be named then,
     for a dead-letter queue may hold those of queues that the user has nothing to do with."""
@@ -173,6 +180,8 @@ _NEEDS.update(
         wire.QueueQuery: _query,
         wire.Move: _move,
         wire.Redrive: _redrive,
+        wire.Find: _on(CONSUME, MANAGE),
+        wire.MessageAction: _act,
         wire.Status: _status,
         wire.TransferLeadership: _operate,
     }

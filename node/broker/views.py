@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any, TypeAlias
 
-from fifo.machine.contract import Machine, RedriveState
+from fifo.machine.contract import Machine, RedriveState, Standing
 from fifo.wire.messages import Nodes
 from node.broker import limits
 from node.broker.alarms import Alarms
@@ -118,6 +118,34 @@ def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: 
             }
         )
     return found
+
+
+def version_of(one: Standing) -> str:
+    """What tells whether a message still stands as it was found: it changes with place and lock."""
+    return f"{one.position}-{one.consumer}-{one.token}-{one.due_ms}"
+
+
+def standing_view(
+    machine: Machine, locks: LockClock, queue: str, one: Standing, now_ms: int
+) -> View:
+    """Where a message stands, and who holds it or until when it waits. `now_ms` is cluster time."""
+    shown: View = {"place": one.place, "version": version_of(one), "attempts": one.attempts}
+    if one.due_ms:
+        shown |= {"cause": one.cause, "due_in_ms": max(0, one.due_ms - now_ms)}
+    if not one.consumer:
+        return shown
+    (holder,) = machine.consumers_of(queue, None, one.consumer)
+    granted_ms, renewals = locks.granted(one.consumer, one.token)
+    return {
+        **shown,
+        "consumer": one.consumer,
+        "token": one.token,
+        **{key: holder[key] for key in ("tag", "label", "user", "client", "address")},
+        "session": _session_id(machine, holder["session"]),
+        "checkout_ms_ago": max(0, now_ms - one.checkout_ms),
+        "remaining_ms": max(0, one.deadline_ms - now_ms, granted_ms - now_ms),
+        "renewals": renewals,
+    }
 
 
 def delayed_of(machine: Machine, name: str, limit: int, now_ms: int) -> list[View]:

@@ -92,7 +92,7 @@ def publish(
     if lines is not None:
         _publish_lines(queue, lines, options, url, as_json=as_json)
     else:
-        _publish_one(queue, _body(body, file), options, url, as_json=as_json)
+        _publish_one(queue, one_body(body, file), options, url, as_json=as_json)
 
 
 def _options(
@@ -107,7 +107,7 @@ def _options(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _body(text: str | None, path: Path | None) -> bytes:
+def one_body(text: str | None, path: Path | None) -> bytes:
     if text is not None:
         # Bytes of an argument that are no UTF-8 arrive as surrogates; restore them.
         return text.encode("utf-8", errors="surrogateescape")

@@ -110,6 +110,8 @@ def cli_error(error: fifo.FifoError, url: str) -> CliError:
             return UsageProblem(said)
         case fifo.QueueNotFound():
             return CliError(f"{said}; list the queues: fifo queue list")
+        case fifo.MessageNotFound():
+            return CliError(f"{said}; find it: fifo message find QUEUE")
         case fifo.QueueExists():
             return CliError(f"{said}; change it: fifo queue update NAME")
         case fifo.QueueFull():

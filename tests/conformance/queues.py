@@ -6,7 +6,11 @@ import os
 
 from tests.conformance.peer import (
     DECLARE,
+    FIND,
+    MESSAGE_ACTION,
     MOVE,
+    NOTICE,
+    NOTICE_ACK,
     PEEK,
     PEEKED,
     QUEUE_ACTION,
@@ -93,3 +97,46 @@ def move(case: Case) -> None:
     expect(peer.ok(MOVE, source, target, 2) == {"messages": 2}, "moved another number")
     found = [peer.ok(QUEUE_QUERY, name, "show")["ready"] for name in (source, target)]
     expect(found == [1, 2], f"left and arrived: {found}")
+
+
+@rule(9, "Find shows where a message stands, by id, by key, or page by page")
+def find(case: Case) -> None:
+    peer = case.open()
+    name = case.queue(peer)
+    peer.stored(name, [b"a", b"b", b"c"])
+    peer.subscribe(name, 1)
+    peer.receive()
+    answer = peer.ask(FIND, name, None, None, None, 0, 2)
+    expect(answer.kind == PEEKED, f"answered by {answer.kind} {answer.fields}")
+    places, after = answer.fields[5], answer.fields[6]
+    expect([one["place"] for one in places] == ["locked", "ready"], f"places {places}")
+    expect(after > 0, "there is one more")
+    answer = peer.ask(FIND, name, None, None, None, after, 2)
+    expect(answer.fields[1] == 1, f"the last page has {answer.fields[1]}")
+    expect(answer.fields[6:] in ([], [0]), "it was the last page")
+    code = peer.refused(FIND, name, "nonsense")[0]
+    expect(code == "invalid_argument", f"what is no id: {code}")
+
+
+@rule(9, "MessageAction takes a lock back, and its holder has a notice of kind 4")
+def message_action(case: Case) -> None:
+    peer = case.open()
+    name = case.queue(peer)
+    peer.stored(name, [b"a"])
+    consumer = peer.subscribe(name, 1)
+    (held,) = peer.receive()
+    run = peer.ask(FIND, name).fields[3][0]
+    message_id = f"{run[1]}.{run[2]}.{run[3]}"
+    code = peer.refused(MESSAGE_ACTION, name, message_id, "explode")[0]
+    expect(code == "invalid_argument", f"an unknown action: {code}")
+    code = peer.refused(MESSAGE_ACTION, name, message_id, "delete", "1-1-1-1")[0]
+    expect(code == "message_not_found", f"another version: {code}")
+    answer = peer.ok(MESSAGE_ACTION, name, message_id, "unlock", None, None, 60_000)
+    expect(answer == {"id": message_id, "was": "locked"}, f"answered {answer}")
+    notice = peer.take(lambda frame: frame.kind == NOTICE, "Notice").fields
+    expect(notice[1:4] == [4, consumer, [[held.token, held.token]]], f"the notice: {notice}")
+    peer.ok(NOTICE_ACK, notice[0])
+    answer = peer.ok(MESSAGE_ACTION, name, message_id, "delete")
+    expect(answer == {"id": message_id, "was": "delayed"}, f"answered {answer}")
+    code = peer.refused(MESSAGE_ACTION, name, message_id, "delete")[0]
+    expect(code == "message_not_found", f"once more: {code}")

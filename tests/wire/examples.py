@@ -20,11 +20,13 @@ from fifo.wire.messages import (
     Durable,
     EndSession,
     Error,
+    Find,
     ForgetProducer,
     Get,
     Got,
     Hello,
     Message,
+    MessageAction,
     Move,
     Notice,
     NoticeAck,
@@ -149,7 +151,15 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     QueueAction("orders", "purge"),
     QueueQuery("orders", "consumers", 10, 7, "orders"),
     Peek("orders", 5),
-    Peeked("orders", 1, ((0, 4),), ((1, 1, 9, 42, 0),), ((0, {"reason": "expired"}),)),
+    Peeked(
+        "orders",
+        1,
+        ((0, 4),),
+        ((1, 1, 9, 42, 0),),
+        ((0, {"reason": "expired"}),),
+        ({"place": "ready"},),
+        17,
+    ),
     Redrive("orders.dlq", "orders", {"limit": 10}),
     Move("orders", "later", 10),
     Durable("orders", "reader", "open", 3, 1, 100, {"lock_ms": 60_000}, 7, 1_000),
@@ -157,6 +167,10 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     TransferLeadership("n2"),
     ForgetProducer("loader"),
     EndSession("00c0ffee"),
+    Find("orders", "1.9.42", b"k", "locked", 17, 5),
+    MessageAction(
+        "orders", "1.9.42", "resend", "17-5-3-0", "later", 500, "busy", "by hand", ((0, 4),)
+    ),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

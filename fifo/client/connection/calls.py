@@ -7,11 +7,11 @@ which requests there are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from fifo.client.errors import FifoError
-from fifo.wire import Frame
+from fifo.wire import Buffer, Frame
 from fifo.wire.messages import Message
 
 _T = TypeVar("_T")
@@ -97,6 +97,7 @@ class Call:
         "future",
         "message",
         "on_answer",
+        "raw",
         "retry",
         "safe",
         "sent",
@@ -111,6 +112,7 @@ class Call:
         future: asyncio.Future[Any],
         *,
         safe: bool,
+        raw: Sequence[Buffer] = (),
         on_answer: Callable[[Frame], Any] | None = None,
         retry: Callable[[Call, FifoError], None],
     ) -> None:
@@ -121,6 +123,7 @@ class Call:
         self.sent = self.sent_again = False
         self.tries = Tries()
         self.attempts = 0
+        self.raw = raw
         self.on_answer = on_answer
         self.retry = retry
 

@@ -30,6 +30,7 @@ from fifo.wire import Code, Frame
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
     NOTICE_MESSAGE_TIMEOUT,
+    NOTICE_TAKEN_BACK,
     ROLE_CONTROL,
     Close,
     Error,
@@ -367,10 +368,11 @@ class Control:
                 self._lose(ledger, lost, suspected=False)
 
     def _notice(self, link: Link, notice: Notice) -> None:
-        if notice.kind == NOTICE_MESSAGE_TIMEOUT:
+        if notice.kind in (NOTICE_MESSAGE_TIMEOUT, NOTICE_TAKEN_BACK):
             ledger = self._session.ledgers.get(notice.consumer)
             if ledger is not None:
-                self._lose(ledger, notice.tokens, suspected=True)
+                suspected = notice.kind == NOTICE_MESSAGE_TIMEOUT
+                self._lose(ledger, notice.tokens, suspected=suspected)
         else:
             self._tell(self._session.notice, notice)
         self._notices.received(link, notice.notice)

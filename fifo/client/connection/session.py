@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -41,13 +41,14 @@ from fifo.client.errors import (
     reworded,
 )
 from fifo.client.metrics import Metrics
-from fifo.wire import VERSION_MAX, VERSION_MIN, Frame
+from fifo.wire import VERSION_MAX, VERSION_MIN, Buffer, Frame
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
     NOTICE_ACTIVITY,
     NOTICE_CONSUMER_REMOVED,
     NOTICE_MESSAGE_TIMEOUT,
     NOTICE_SESSION_ENDED,
+    NOTICE_TAKEN_BACK,
     ROLE_DATA,
     SESSION_RESUMED,
     VERB_RELEASE,
@@ -400,6 +401,7 @@ class Session:
         timeout: Duration | None = None,
         *,
         safe: bool = True,
+        raw: Sequence[Buffer] = (),
         on_answer: Callable[[Frame], Any] | None = None,
     ) -> Any:
         """Send a request and wait for its answer; the frame, or what `on_answer` made of it.
@@ -407,7 +409,7 @@ class Session:
         Raises the node's error, ConnectionLost where it was never sent, Timeout where it was.
         """
         seconds = self.patience(timeout)
-        call = self.begin(message, safe=safe, on_answer=on_answer)
+        call = self.begin(message, safe=safe, raw=raw, on_answer=on_answer)
         try:
             result = await until(call.future, self.loop.time() + seconds, self.loop)
         finally:
@@ -422,6 +424,7 @@ class Session:
         message: Message,
         *,
         safe: bool = True,
+        raw: Sequence[Buffer] = (),
         on_answer: Callable[[Frame], Any] | None = None,
     ) -> Call:
         """Send a request without waiting; the caller awaits its future, then forgets it."""
@@ -431,6 +434,7 @@ class Session:
             self.next_correlation(),
             self.loop.create_future(),
             safe=safe,
+            raw=raw,
             on_answer=on_answer,
             retry=self._retry,
         )
@@ -475,7 +479,7 @@ class Session:
         if self.link is not None and self._calls.get(call.correlation) is call:
             call.sent = True
             call.tries.begin()
-            self.link.send(call.message, call.correlation)
+            self.link.send(call.message, call.correlation, call.raw)
 
     def _retry(self, call: Call, error: FifoError) -> None:
         delay = self.options.ack_retry_backoff.delay_s(call.attempts)
@@ -613,6 +617,11 @@ class Session:
             ledger = self.ledgers.get(notice.consumer)
             if ledger is not None:
                 self.lose(ledger, notice.tokens, suspected=True)
+                self.report_lost(notice.consumer)
+        elif notice.kind == NOTICE_TAKEN_BACK:
+            ledger = self.ledgers.get(notice.consumer)
+            if ledger is not None:
+                self.lose(ledger, notice.tokens, suspected=False)
                 self.report_lost(notice.consumer)
         elif notice.kind == NOTICE_SESSION_ENDED:
             self.ended_elsewhere(self.identity.session)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from fifo.machine.contract import Deliver, Run
 from fifo.wire import Buffer, Code, Frame, LocalProtocolError, encode
-from fifo.wire.messages import Peek, Resumed
+from fifo.wire.messages import Resumed
 from node.broker import deliveries
 from node.broker.connections.connection import Connection
 from node.raft import NotCached
@@ -95,13 +97,20 @@ class PeekAnswer:
     counts as unanswered."""
 
     def __init__(
-        self, connection: Connection, frame: Frame, runs: Sequence[Run], read: deliveries.ReadArea
+        self,
+        connection: Connection,
+        frame: Frame,
+        queue: str,
+        runs: Sequence[Run],
+        read: deliveries.ReadArea,
+        places: tuple[dict[str, Any], ...] = (),
+        after: int = 0,
     ) -> None:
-        """`frame` is the peek, `runs` are the messages to show."""
-        assert isinstance(frame.message, Peek)
+        """`frame` is the peek, `runs` are the messages to show, `places` says where each stands."""
         self._connection = connection
         self._correlation = frame.correlation
-        self._queue = frame.message.queue
+        self._queue = queue
+        self._places, self._after = places, after
         self._runs = runs
         self._read = read
         self._areas: dict[int, memoryview] = {}
@@ -115,6 +124,7 @@ class PeekAnswer:
             if deliveries.count_at_hand(self._runs, self._area) < len(self._runs):
                 return frame
             answer, raw = deliveries.peeked(self._queue, self._runs, self._area)
+            answer = replace(answer, places=self._places, after=self._after)
             frame = encode(answer, self._correlation, raw)
             self._connection.answered(self._correlation)
         except IndexError:

@@ -139,7 +139,7 @@ class Queries:
                 answer, raw = deliveries.peeked(message.queue, runs, read)
                 connection.send(answer, frame.correlation, raw)
             else:
-                connection.send_deferred(PeekAnswer(connection, frame, runs, read))
+                connection.send_deferred(PeekAnswer(connection, frame, message.queue, runs, read))
 
 
 def _packed_bytes(found: object) -> int:

@@ -16,6 +16,7 @@ from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
 from node.broker.requests.notices import NoticeAcks
+from node.broker.requests.one_message import OneMessage
 from node.broker.requests.people import People
 from node.broker.requests.proposer import Handler
 from node.broker.requests.publishing import Publishing
@@ -37,6 +38,7 @@ class Handlers:
     queries: Queries
     durables: Durables
     redrives: Redrives
+    one_message: OneMessage
     people: People
     control: Control
 
@@ -58,6 +60,8 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.QueueAction: lambda term: term.queues.action,
     wire.QueueQuery: lambda term: term.queries.query,
     wire.Peek: lambda term: term.queries.peek,
+    wire.Find: lambda term: term.one_message.find,
+    wire.MessageAction: lambda term: term.one_message.act,
     wire.Durable: lambda term: term.durables.durable,
     wire.Redrive: lambda term: term.redrives.redrive,
     wire.Move: lambda term: term.redrives.move,

@@ -28,6 +28,8 @@ TABLE: list[tuple[Message, str]] = [
     (wire.QueueAction("q", "purge"), "manage:q"),
     (wire.QueueAction("q", "delete"), "manage:q"),
     (wire.Move("q", "d"), "manage:q publish:d"),
+    (wire.MessageAction("q", "1.1.1", "unlock"), "manage:q"),
+    (wire.MessageAction("q", "1.1.1", "move", target="d"), "manage:q publish:d"),
     (wire.Redrive("q", "d"), "manage:q publish:d"),
     (wire.Redrive("q", None, {"filter": {"source": "d"}}), "manage:q publish:d"),
     (wire.Redrive("q", "d", {"filter": {"source": "s"}}), "manage:q publish:d"),

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     Cli = Callable[..., Done]
 
+MESSAGE = "show find retry unlock delay cancel delete terminate move copy resend"
+
 PRINTS_DATA = {
     "bench",
     "cluster start",
@@ -40,6 +42,7 @@ PRINTS_DATA = {
     "consumers",
     "delayed",
     "locks",
+    *(f"message {verb}" for verb in MESSAGE.split()),
     "move",
     "peek",
     "producers",
@@ -78,6 +81,7 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]
     wanted += ["session end"]
+    wanted += [f"message {verb}" for verb in MESSAGE.split()]
     wanted += single.split()
     assert sorted(wanted) == sorted(" ".join(words) for words in ALL)
 
