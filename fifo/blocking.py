@@ -642,6 +642,7 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     find = _blocking(BaseClient.find)
     message = _blocking(BaseClient.message)
     act = _blocking(BaseClient.act)
+    dead_letters = _blocking(BaseClient.dead_letters)
     copy = _blocking(BaseClient.copy)
 
     @overload

@@ -76,6 +76,7 @@ from fifo.client.spec import QueueSpec
 from fifo.client.views import (
     AlarmView,
     ConsumerView,
+    DeadLetterGroup,
     DelayedView,
     LockView,
     NodeStatus,
@@ -139,6 +140,7 @@ __all__ = [
     "ProducerView",
     "QueueView",
     "RedriveCount",
+    "DeadLetterGroup",
     "FoundMessage",
     "FoundPage",
     "MessageNotFound",

@@ -382,11 +382,11 @@ class BaseClient(MessageVerbs, Generic[M]):
         """Move dead letters back to where each came from, or to `target`: each once, in order.
 
         It moves the messages that are in the queue now and match all conditions (`reason`,
-        `source`, `headers`, `older_than`, `min_attempts`): at most `limit`, and `rate` per second;
-        attempts and failures start anew unless `reset_counts` is False. It goes on in the cluster,
-        also under a new leader: this returns its start, and `queue(name).redrive` shows its
-        progress. A `dry_run` moves nothing and returns what would be moved. Raises QueueInUse while
-        one is running; ConnectionLost and Timeout with `unknown` where it may have begun.
+        `source`, `exception_type`, `stack_line`, `headers`, `older_than`, `min_attempts`): at most
+        `limit`, and `rate` per second; counts start anew unless `reset_counts` is False. It goes on
+        in the cluster: this returns its start, and `queue(name).redrive` shows its progress. A
+        `dry_run` moves nothing and returns what would be moved. Raises QueueInUse while one is
+        running; ConnectionLost and Timeout with `unknown` where it may have begun.
         """
         checks.name(queue, "queue")
         if target is not None:

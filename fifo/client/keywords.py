@@ -90,6 +90,8 @@ class RedriveKeywords(TypedDict, total=False):
 
     reason: str | None
     source: str | None
+    exception_type: str | None
+    stack_line: str | None
     headers: Mapping[str, str] | None
     older_than: Duration | None
     min_attempts: int | None

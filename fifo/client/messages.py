@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
-from fifo.client import checks
+from fifo.client import checks, redriving
 from fifo.client.connection.session import Session
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.message import StoredMessage
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import InvalidArgument, MessageNotFound, ProtocolError
+from fifo.client.keywords import RedriveKeywords
 from fifo.client.publishing.confirms import Confirm
-from fifo.client.views import PlaceView, view
+from fifo.client.views import DeadLetterGroup, PlaceView, view, views
 from fifo.wire import Buffer
 from fifo.wire import limits as wire
 from fifo.wire.columns import Publication, pack_publication
-from fifo.wire.messages import Find, MessageAction, Ok, Peeked
+from fifo.wire.messages import Find, MessageAction, Ok, Peeked, Redrive
 from fifo.words.actions import ACTIONS
 
 Action = Literal["retry", "unlock", "delay", "cancel", "delete", "terminate", "move", "resend"]
@@ -155,6 +156,18 @@ class MessageVerbs:
         if not isinstance(frame.message, Ok) or not isinstance(frame.message.result, dict):
             raise ProtocolError(f"expected Ok with a map, got {type(frame.message).__name__}")
         return str(frame.message.result.get("was", ""))
+
+    async def dead_letters(
+        self, queue: str, *, timeout: Duration | None = None, **conditions: Unpack[RedriveKeywords]
+    ) -> list[DeadLetterGroup]:
+        """The dead letters of a queue in groups that are alike, the largest first: by reason,
+        source, exception type and the line of the stack. The conditions are those of `redrive`."""
+        checks.name(queue, "queue")
+        options = {**redriving.options(conditions, dry_run=True), "groups": True}
+        frame = await self._session.call(Redrive(queue, None, options), timeout)
+        if not isinstance(frame.message, Ok) or not isinstance(frame.message.result, dict):
+            raise ProtocolError(f"expected Ok with a map, got {type(frame.message).__name__}")
+        return list(views(DeadLetterGroup, frame.message.result.get("groups", [])))
 
     async def copy(
         self,

@@ -48,6 +48,12 @@ def _reason(value: Any, what: str) -> str:
     return checks.one_of(value, what, *REASONS)
 
 
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what}: must be text, not {type(value).__name__}")
+    return value
+
+
 def _headers(value: Any, what: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"{what}: must be a mapping, not {type(value).__name__}")
@@ -66,6 +72,8 @@ def _attempts(value: Any, what: str) -> int:
 _CONDITIONS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "reason": ("reason", _reason),
     "source": ("source", checks.name),
+    "exception_type": ("exception_type", _text),
+    "stack_line": ("stack_line", _text),
     "headers": ("headers", _headers),
     "older_than": ("older_than_ms", milliseconds),
     "min_attempts": ("min_attempts", _attempts),

@@ -77,6 +77,28 @@ class RedriveCount(View):
     """Number of them by the queue that they came from."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterGroup(View):
+    """Dead letters that are alike."""
+
+    reason: str = _sent("reason", "")
+    """Why: as in `message.dead_letter`; `others` gathers what does not fit into the list."""
+    source: str = _sent("source", "")
+    """The queue that they came from."""
+    exception_type: str = _sent("exception_type", "")
+    """The type of the exception; empty without one."""
+    stack_line: str = _sent("stack_line", "")
+    """The line of the stack that names the place; empty without a stack."""
+    messages: int = _sent("messages", 0)
+    """Number of them."""
+    first_died_ms: int = _sent("first_died_ms", 0)
+    """When the first of them died, in milliseconds since 1970."""
+    last_died_ms: int = _sent("last_died_ms", 0)
+    """When the last of them died."""
+    id: str = _sent("id", "")
+    """The id of the first one in the queue."""
+
+
 def _redrive(sent: object) -> RedriveView:
     return view(RedriveView, sent)
 

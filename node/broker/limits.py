@@ -285,6 +285,9 @@ REDRIVE_PAUSED_SECONDS: Final = 1.0
 DRY_RUNS_MAX: Final = 16
 """Dry runs under way on one node; one more is answered `overloaded`."""
 
+DEAD_LETTER_GROUPS_MAX: Final = 200
+"""Groups of dead letters in one answer, some 700 bytes each; the rest is one group of others."""
+
 MOVE_MESSAGES: Final = 1_000
 """Messages that one step of a move touches; a longer move takes several."""
 

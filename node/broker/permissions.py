@@ -131,8 +131,11 @@ def _act(rights: Rights, message: wire.MessageAction) -> Refusals:
 def _redrive(rights: Rights, message: wire.Redrive) -> Refusals:
     """Without a target, dead letters go where they came from: their source has to be named then,
     for a dead-letter queue may hold those of queues that the user has nothing to do with."""
-    yield rights.lacks(message.queue, MANAGE)
     options = message.options or {}
+    if options.get("dry_run") and options.get("groups"):  # only looked at, as by a peek
+        yield rights.lacks(message.queue, CONSUME, MANAGE)
+        return
+    yield rights.lacks(message.queue, MANAGE)
     if options.get("cancel"):
         return
     chosen = options.get("filter")

@@ -42,6 +42,16 @@ def redrive(
     source: Annotated[
         str | None, typer.Option(help="Only dead letters from this source queue.", metavar="QUEUE")
     ] = None,
+    exception: Annotated[
+        str | None, typer.Option(help="Only dead letters of this exception type.", metavar="TYPE")
+    ] = None,
+    stack_line: Annotated[
+        str | None,
+        typer.Option(
+            help="Only dead letters with this line of the stack (see fifo dead-letters).",
+            metavar="LINE",
+        ),
+    ] = None,
     header: Annotated[
         list[str] | None,
         typer.Option(help="Only dead letters with this header; repeatable.", metavar="NAME=VALUE"),
@@ -79,6 +89,8 @@ def redrive(
     options: fifo.RedriveKeywords = {
         "reason": reason,
         "source": source,
+        "exception_type": exception,
+        "stack_line": stack_line,
         "headers": read_headers(header) if header else None,
         "older_than": None if older_than is None else duration(older_than),
         "min_attempts": min_attempts,

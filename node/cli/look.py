@@ -5,6 +5,7 @@ Owns the columns of their tables. Update with the client's methods of the same n
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -102,6 +103,21 @@ def producers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json
     print_list(url, fetch, partial(draw_rows, _PRODUCERS), as_json=as_json, watch=watch)
 
 
+def dead_letters(
+    queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False
+) -> None:
+    """Show dead letters in groups that are alike.
+
+    By reason, source queue, exception type and the line of the stack that names the place; redrive
+    a group: fifo redrive QUEUE --exception TYPE --stack-line LINE.
+    """
+
+    async def fetch(client: fifo.Client) -> Rows:
+        return [row.as_dict() for row in await client.dead_letters(queue)]
+
+    print_list(url, fetch, partial(_draw_groups, _DEAD_LETTERS), as_json=as_json, watch=watch)
+
+
 Rows: TypeAlias = list[dict[str, Any]]
 
 # Keys of a row by importance: all of the first string are always shown, then the fewer the later.
@@ -116,7 +132,17 @@ _CONSUMERS: Final = (
     *("client status flags held", "tag label user suspected_why"),
     "prefetch lost_running lock_ms",
 )
+_DEAD_LETTERS: Final = ("messages reason exception_type", "stack_line source id", "last_died")
 _PRODUCERS: Final = ("name last", "unused_ms", "queues")
+
+
+def _draw_groups(important: Sequence[str], rows: Rows) -> None:
+    """Print groups of dead letters; the times of deaths are times of the day, not durations."""
+    for row in rows:
+        del row["first_died_ms"]
+        died = datetime.fromtimestamp(row.pop("last_died_ms") / 1000, UTC)
+        row["last_died"] = died.isoformat(" ", "seconds")
+    draw_rows(important, rows)
 
 
 def draw_rows(important: Sequence[str], rows: Rows) -> None:

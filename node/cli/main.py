@@ -52,6 +52,7 @@ for command, example in (
     (look.peek, "fifo peek orders --count 5"),
     (look.locks, "fifo locks orders"),
     (look.delayed, "fifo delayed orders"),
+    (look.dead_letters, "fifo dead-letters orders.dlq"),
     (look.consumers, "fifo consumers orders"),
     (look.producers, "fifo producers orders"),
     (people.users, "fifo users --json"),

@@ -15,11 +15,14 @@ from fifo.machine.replies import Done, Moved, Refused, Reply
 from fifo.machine.state import ordering, ready
 from fifo.machine.state.records import LANE_SHIFT, LANES, RUNNING, Queue, RedriveState, Step
 from fifo.machine.types import NEVER_MS
+from fifo.words import stacks
 from fifo.words.codes import RefusalCode
 
 _FILTERS: dict[str, validators.Checker] = {
     "reason": validators.text(32),
     "source": validators.name,
+    "exception_type": validators.text(limits.EXCEPTION_TYPE_BYTES),
+    "stack_line": validators.text(stacks.LINE_BYTES_MAX),
     "headers": validators.mapping(limits.SPEC_FIELDS),
     "older_than_ms": validators.natural,
     "min_attempts": validators.natural,

@@ -33,20 +33,23 @@ from fifo.words.settlement import Reason
 from node.broker import limits
 from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
-from node.broker.deliveries import ReadArea
+from node.broker.deliveries import ReadArea, entries_of
 from node.broker.proposals import Proposals, Waiter
 from node.broker.reads import WhenCurrent, at_once
+from node.broker.requests.dead_letters import Groups, line_of
 from node.broker.requests.proposer import Proposer, message_of, refuse_no_queue
 from node.broker.views import redrive_view
 from node.raft import NotCached
 
-_OPTIONS = frozenset(("filter", "limit", "rate_per_s", "reset_counts", "dry_run", "cancel"))
+_OPTIONS = frozenset(
+    ("filter", "limit", "rate_per_s", "reset_counts", "dry_run", "groups", "cancel")
+)
 
 Filter = tuple[tuple[str, Any], ...]
 
 
 class _Reading:
-    """Entries of the log that a filter has to read."""
+    """Entries of the log that a filter or a grouping has to read: of headers, and of texts."""
 
     def __init__(self, runs: Sequence[Run], entries_cached: Callable[[], None]) -> None:
         self._runs = runs
@@ -54,7 +57,7 @@ class _Reading:
 
     def needs(self) -> Iterable[Sequence[int]]:
         """See `node.raft.FetchWaiter`."""
-        return ([run.index] for run in self._runs)
+        return (entries_of(run) for run in self._runs)
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ class _DryRun:
     ends: tuple[int, ...]
     cursor: int = 0
     sources: dict[str, int] = field(default_factory=dict)
+    groups: Groups | None = None
     messages: int = 0
     reading: _Reading | None = None
 
@@ -143,7 +147,15 @@ class Redrives:
                 options.get("reset_counts", True),
             )
             if options.get("dry_run"):
-                count = at_once(partial(self._dry_run, connection, frame, command))
+                count = at_once(
+                    partial(
+                        self._dry_run,
+                        connection,
+                        frame,
+                        command,
+                        groups=bool(options.get("groups")),
+                    )
+                )
                 self._when_current(connection, frame, count)
             else:
                 self._change(connection, frame, message.queue, command)
@@ -166,7 +178,9 @@ class Redrives:
         if self._proposer.ask(connection, frame, command, answer, decided=decided):
             running.changing += 1
 
-    def _dry_run(self, connection: Connection, frame: Frame, command: commands.Redrive) -> None:
+    def _dry_run(
+        self, connection: Connection, frame: Frame, command: commands.Redrive, *, groups: bool
+    ) -> None:
         """Begin to count; answered when every message now in the queue has been examined."""
         correlation = frame.correlation
         ends = self._machine.ends(command.queue)
@@ -186,6 +200,7 @@ class Redrives:
                 connection.refuse(correlation, Code.INVALID_ARGUMENT, str(error))
                 return
             run = _DryRun(connection, correlation, command.queue, chosen, command.limit, ends)
+            run.groups = Groups(self._read_area) if groups else None
             self._dry_runs.append(run)
 
     def move(self, connection: Connection, session: Binding, frame: Frame) -> None:
@@ -230,7 +245,7 @@ class Redrives:
             left -= self._step(name, running)
         while self._dry_runs and left > 0:
             run = self._dry_runs.pop(0)
-            most = min(left, _most(run.filter))
+            most = min(left, _most(run.filter, groups=run.groups is not None))
             left -= most
             if run.connection.open:
                 self._dry_runs.append(run)
@@ -330,6 +345,8 @@ class Redrives:
                 break
             try:
                 fits = matches(run.filter, one, wall_ms, self._read_area)
+                if fits and run.groups is not None:
+                    run.groups.add(one)
             except NotCached:
                 run.cursor = position
                 self._read(run, found[looked:], partial(self._count, run, most))
@@ -343,13 +360,20 @@ class Redrives:
         if len(found) >= most and (run.left is None or run.messages < run.left):
             return
         self._dry_runs.remove(run)
-        result = {"dry_run": True, "messages": run.messages, "sources": run.sources}
+        result: dict[str, Any] = {"dry_run": True, "messages": run.messages}
+        result["sources"] = run.sources
+        if run.groups is not None:
+            result["groups"] = run.groups.listed()
         run.connection.send(Ok(result), run.correlation)
 
 
-def _most(chosen: Filter) -> int:
+_READ = frozenset(("headers", "stack_line"))
+"""Filters whose values may lie in the log."""
+
+
+def _most(chosen: Filter, *, groups: bool = False) -> int:
     """Maximum number of messages to examine in one step."""
-    if any(name == "headers" for name, _ in chosen):
+    if groups or any(name in _READ for name, _ in chosen):
         return limits.REDRIVE_HEADERS_MESSAGES
     return limits.REDRIVE_MESSAGES
 
@@ -366,6 +390,10 @@ def matches(chosen: Filter, run: Run, wall_ms: int, read: ReadArea) -> bool:
             fits = letter is not None and Reason(letter.reason).name.lower() == wanted
         elif name == "source":
             fits = letter is not None and letter.source == wanted
+        elif name == "exception_type":
+            fits = letter is not None and (letter.exception_type or "") == wanted
+        elif name == "stack_line":
+            fits = letter is not None and line_of(letter, read) == wanted
         elif name == "older_than_ms":
             since_ms = run.published_wall_ms if letter is None else letter.died_wall_ms
             fits = wall_ms - since_ms >= wanted

@@ -36,6 +36,7 @@ TABLE: list[tuple[Message, str]] = [
     (wire.Redrive("q"), "manage:q publish:*"),
     (wire.Redrive("q", None, {"filter": {"source": 7}, "dry_run": True}), "manage:q publish:*"),
     (wire.Redrive("q", None, {"cancel": True}), "manage:q"),
+    (wire.Redrive("q", None, {"dry_run": True, "groups": True}), "consume:q"),
 ]
 
 

@@ -40,6 +40,7 @@ PRINTS_DATA = {
     "sessions",
     "consume",
     "consumers",
+    "dead-letters",
     "delayed",
     "locks",
     *(f"message {verb}" for verb in MESSAGE.split()),
@@ -73,8 +74,8 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     cluster = "start status stop clean kill pause resume restart logs"
     queue = "declare list show update purge delete pause resume"
     single = (
-        "serve status publish consume peek locks delayed consumers producers redrive move bench"
-        " forget-producer transfer-leadership users sessions worker"
+        "serve status publish consume peek locks delayed dead-letters consumers producers redrive"
+        " move bench forget-producer transfer-leadership users sessions worker"
     )
     user = "hash token"
     wanted = [f"cluster {verb}" for verb in cluster.split()]
