@@ -1,4 +1,4 @@
-"""One message by its id: looked for, and what an operator does with it (semantics.md 14).
+"""Find a message by its id, and act on it as an operator (semantics.md 14).
 
 Owns these methods of the client, and the whole content that an edited message needs. Must not know
 where a message stands: the leader finds it.
@@ -55,7 +55,7 @@ class FoundPage:
 
 
 class MessageVerbs:
-    """What a client does with single messages."""
+    """The methods of a client about single messages."""
 
     _session: Session
     publish: Callable[..., Awaitable[Confirm]]

@@ -22,7 +22,7 @@ PLACES = (READY, LOCKED, DELAYED)
 
 
 class Wanted(NamedTuple):
-    """What is looked for: the message with this id, those with this key, or all; in one place."""
+    """The goal of a search: the message with this id, those with this key, or all; in one place."""
 
     message: tuple[int, int, int] | None = None
     key: bytes | None = None

@@ -121,7 +121,7 @@ def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: 
 
 
 def version_of(one: Standing) -> str:
-    """What tells whether a message still stands as it was found: it changes with place and lock."""
+    """The version of a place: it changes when the message moves on, or its lock does."""
     return f"{one.position}-{one.consumer}-{one.token}-{one.due_ms}"
 
 

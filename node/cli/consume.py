@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from fifo.client.json_forms import message_view
 from fifo.words.consumer_options import AUTO, BY_NAME, CONSUMER_OPTIONS
 from node.cli import output
 from node.cli.completion import queue_names
 from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import CONSUME_BATCH, CONSUME_IDLE_S
-from node.cli.messages import message_view
 from node.cli.options import takes_options
 from node.cli.session import Url, run
 from node.cli.text import printable

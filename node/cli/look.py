@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from fifo.client.json_forms import message_view
 from node.cli import output
 from node.cli.completion import queue_names
 from node.cli.limits import LIST_COUNT
 from node.cli.listing import Watch, print_list
-from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row, message_view
+from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row
 from node.cli.session import Json, Url
 from node.cli.tables import Column
 from node.cli.text import seconds_text

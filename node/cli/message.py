@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 import fifo
+from fifo.client.json_forms import message_view
 from node.cli import output
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import UsageProblem
-from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row, message_view
+from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row
 from node.cli.publish import one_body
 from node.cli.session import Json, Url, run
 from node.cli.tables import Column
@@ -246,7 +247,7 @@ def resend(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Let a message begin anew under its id, perhaps with another body, key or headers."""
+    """Begin a message anew under its id, perhaps with another body, key or headers."""
     edits = _edits(body, file, key, header)
     _act(url, queue, id, "resend", dry_run=dry_run, as_json=as_json, target=target, **edits)
 

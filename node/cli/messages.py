@@ -1,50 +1,19 @@
-"""Output forms of a message: JSON object, table row, pairs of name and value.
+"""Output forms of a message for people: table row, pairs of name and value.
 
-Owns the JSON form, on which scripts rely: fields are added, never renamed.
+Owns the columns. The JSON form is the client's.
 """
 
 from __future__ import annotations
 
-import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fifo.client.json_forms import message_view
 from node.cli.limits import CELL_CHARS_MAX
 from node.cli.tables import Column, number
 from node.cli.text import shortened
 
 if TYPE_CHECKING:
     import fifo
-
-
-def message_view(message: fifo.StoredMessage) -> dict[str, Any]:
-    """Convert a message to plain data; a body that is not UTF-8 becomes ``body_base64``."""
-    view: dict[str, Any] = {"id": str(message.id), "queue": message.queue}
-    view.update(_bytes_field("body", message.body))
-    if message.key is not None:
-        view.update(_bytes_field("key", message.key))
-    view.update(
-        headers=dict(message.headers),
-        priority=message.priority,
-        attempt=message.attempt,
-        failures=message.failures,
-        published_at=message.published_at.isoformat(),
-    )
-    if message.dead_letter is not None:
-        view["dead_letter"] = dead_letter_view(message.dead_letter)
-    return view
-
-
-def dead_letter_view(dead: fifo.DeadLetter) -> dict[str, Any]:
-    """Convert the origin and reason of a dead letter to plain data."""
-    return {
-        "reason": dead.reason,
-        "detail": dead.detail,
-        "description": dead.description,
-        "exception": dead.exception,
-        "stack": dead.stack,
-        "source": dead.source,
-        "history": list(dead.history),
-    }
 
 
 def message_row(message: fifo.StoredMessage) -> tuple[object, ...]:
@@ -84,12 +53,3 @@ MESSAGE_COLUMNS = (
     Column("dead letter", 1),
     Column("body"),
 )
-
-
-def _bytes_field(name: str, value: str | bytes) -> dict[str, str]:
-    if isinstance(value, str):
-        return {name: value}
-    try:
-        return {name: bytes(value).decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(value).decode("ascii")}

@@ -1,4 +1,4 @@
-"""One message by its id, against real nodes: found wherever it stands, and acted on."""
+"""Messages found by their id wherever they stand, and acted on, against real nodes."""
 
 from __future__ import annotations
 

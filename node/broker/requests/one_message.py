@@ -209,7 +209,7 @@ def _no_id(text: str) -> str:
 
 
 def _wanted(message: Find) -> Wanted | str:
-    """What is looked for, or why that cannot be."""
+    """The goal of the search, or why there can be none."""
     if message.id is not None and message.key is not None:
         return "look for an id or for a key, not for both"
     if message.place not in (None, *PLACES):
@@ -221,7 +221,7 @@ def _wanted(message: Find) -> Wanted | str:
 
 
 def _content(message: MessageAction, raw: memoryview) -> columns.Layout | None:
-    """What a resend gives the message; None where it keeps its own. Raises ColumnError."""
+    """The new content of a resent message; None where it keeps its own. Raises ColumnError."""
     if not message.columns:
         return None
     if ACTIONS[message.action] is not Action.RESEND:

@@ -1,4 +1,4 @@
-"""One message from the command line: shown, found, and acted on as it was found."""
+"""Messages shown, found and acted on from the command line."""
 
 from __future__ import annotations
 
