@@ -82,7 +82,7 @@ FLOORS: dict[str, Room] = {
         uses="uvloop",
     ),
     "node.http": room(
-        knows="fifo.words fifo.machine fifo.wire"
+        knows="fifo.words fifo.machine fifo.wire fifo.client"
         " node.journal node.raft node.broker node.server node",
         uses="aiohttp prometheus_client",
     ),

@@ -30,3 +30,16 @@ STALLED_SECONDS: Final = 5.0
 UNANSWERED_BYTES_MAX: Final = 32 * 1024
 """Bytes of requests that are not answered yet: one with long headers, or many that do not wait for
 each other's answers."""
+
+API_BODY_BYTES_MAX: Final = 16 * 1024
+"""The body of a request to the API: options, or the edit of a small message. Half of what may be
+unanswered, so that it is refused and not cut."""
+
+API_CALLERS_MAX: Final = 32
+"""Sessions on behalf of HTTP callers, one for each user or token: half of the connections."""
+
+API_CALLER_IDLE_SECONDS: Final = 60.0
+"""Such a session ends when it was unused for this long: between two looks of a person."""
+
+API_ANSWER_SECONDS: Final = 15.0
+"""What a request to the API may take: half of what the port gives it (`ANSWER_SECONDS`)."""

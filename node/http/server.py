@@ -20,6 +20,8 @@ from node.broker import views
 from node.broker.connections.authentication import PASSWORD, TOKEN, Denied, Verdict
 from node.broker.connections.listener import Listener
 from node.http import limits
+from node.http.api.callers import Credentials
+from node.http.api.serving import PREFIX, Api
 from node.http.doors import Doors
 from node.http.exposition import CONTENT_TYPE
 from node.http.log import request_logger
@@ -43,7 +45,11 @@ class HttpServer:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._metrics = Metrics(node)
-        app = web.Application(client_max_size=1024, middlewares=[self._bounded, self._who])
+        self._api = Api(node, self._verdict, _credentials)
+        app = web.Application(
+            client_max_size=limits.API_BODY_BYTES_MAX, middlewares=[self._bounded, self._who]
+        )
+        self._api.add_to(app)
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._page)
@@ -71,6 +77,7 @@ class HttpServer:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        await self._api.close()
         await self._runner.cleanup()
 
     @property
@@ -95,6 +102,8 @@ class HttpServer:
         authentication = self._node.authentication
         if request.path.startswith(_OPEN_TO_ALL) or not authentication.required:
             return await handler(request)
+        if request.path.startswith(f"{PREFIX}/"):
+            return await handler(request)  # It asks itself: each route has its own permission.
         verdict = await self._verdict(request)
         if isinstance(verdict, Denied):
             busy = verdict.code == Code.OVERLOADED
@@ -186,6 +195,15 @@ class HttpServer:
         location = f"{request.scheme}://{leader.http}{request.rel_url}"
         text = f"this node does not lead; ask {leader.name}"
         return web.json_response({"error": text}, status=307, headers={"Location": location})
+
+
+def _credentials(request: web.Request) -> Credentials:
+    """The credentials of a request, for a connection in its name."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return Credentials(token=given.strip())
+    name, secret = _basic(given)
+    return Credentials(name, secret.decode(errors="replace"))
 
 
 def _basic(given: str) -> tuple[str, bytes]:
