@@ -87,4 +87,4 @@ async def test_a_redrive_of_a_groups_values_moves_exactly_that_group(client: fif
     left = [(one.messages, one.exception_type) for one in await client.dead_letters("dlq")]
     assert left == [(5, "ValueError"), (2, ""), (1, "")]
     with pytest.raises(fifo.InvalidArgument, match="exception_type"):
-        await client.redrive("dlq", exception_type=7)  # type: ignore[arg-type]
+        await client.redrive("dlq", exception_type=7)  # type: ignore[call-overload]

@@ -21,7 +21,7 @@ logger = logging.getLogger("fifo.http")
 
 
 class Credentials(NamedTuple):
-    """The credentials of a caller: user and password, a token, or nothing where there are no users."""
+    """A caller's user and password, or token; nothing where there are no users."""
 
     user: str | None = None
     password: str | None = None

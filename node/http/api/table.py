@@ -133,8 +133,8 @@ async def _users(client: Client, given: Given) -> Any:
 
 
 async def _act(client: Client, given: Given) -> Any:
-    options = {key: given[key] for key in ("target", "reason", "description") if key in given}
-    options |= {key: given[key] for key in ("key", "headers") if key in given}
+    kept = ("target", "reason", "description", "key", "headers")
+    options: Given = {key: given[key] for key in kept if key in given}
     if "delay_ms" in given:
         options["delay"] = given["delay_ms"] / 1000
     if "body" in given:
@@ -146,7 +146,7 @@ async def _act(client: Client, given: Given) -> Any:
 
 
 async def _copy(client: Client, given: Given) -> Any:
-    options = {key: given[key] for key in ("key", "headers") if key in given}
+    options: Given = {key: given[key] for key in ("key", "headers") if key in given}
     if "body" in given:
         options["body"] = given["body"].encode()
     confirm = await client.copy(given["queue"], given["id"], given["target"], **options)
