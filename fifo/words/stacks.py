@@ -1,4 +1,4 @@
-"""The line of a stack by which dead letters are told apart and grouped.
+"""The line of a stack by which dead letters are grouped.
 
 Owns the choice of that line, the same on every node. Must not know where stacks come from.
 """

@@ -42,4 +42,4 @@ API_CALLER_IDLE_SECONDS: Final = 60.0
 """Such a session ends when it was unused for this long: between two looks of a person."""
 
 API_ANSWER_SECONDS: Final = 15.0
-"""What a request to the API may take: half of what the port gives it (`ANSWER_SECONDS`)."""
+"""The time of a request to the API: half of what the port gives it (`ANSWER_SECONDS`)."""

@@ -1,7 +1,7 @@
 """Clients on behalf of HTTP callers: one for each credentials, pooled, bounded, ended when unused.
 
 Owns their number and their ends. A client is a session of the cluster like any other, with the
-rights and quotas of its user, and finds the leader by itself. Must not know routes.
+rights and quotas of its user, and finds the leader as any client does. Must not know routes.
 """
 
 from __future__ import annotations
