@@ -41,6 +41,7 @@ SAMPLES: list[commands.Command] = [
     commands.RedriveStep("q", 1, 2, (1,)),
     commands.RedriveStop("q"),
     commands.Move("q", "r", 4),
+    commands.MessageAction("q", 7, (1, 2, 3), 4, 5, 6, "t", 7, "r", "d", ((0, 1), (1, 2), (3, 4))),
     commands.OpenDurable("q", "n"),
     commands.Reserve(1, 2, 3, 4, 5),
     commands.Fetch(1, 2, 3, 4, 5, 6),
