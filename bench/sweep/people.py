@@ -11,8 +11,10 @@ from bench.sweep.case import case
 from bench.sweep.messages import GROWN, KEY_QUEUE, TO_LETTERS
 from bench.sweep.world import LOCK_MS, Entry, World, attach
 from fifo.machine import commands, limits
+from fifo.machine.state import locks, ready
 from fifo.machine.types import EndCause
 from fifo.words import bounds
+from fifo.words.actions import Action
 
 PER_SESSION = limits.CONSUMERS_PER_SESSION
 
@@ -139,6 +141,17 @@ def _subscribe_above(world: World, size: int) -> Entry:
 @case(commands.Cancel, "consumers that wait when the active one goes", 10_000)
 def _cancel_active(world: World, size: int) -> Entry:
     return Entry(commands.Cancel(_waiting(world, size), 1))
+
+
+@case(commands.MessageAction, "unlock where as many consumers wait for their turn", 10_000)
+def _unlock(world: World, size: int) -> Entry:
+    session = _waiting(world, size)
+    world.fill(session, 1)
+    [(held, _)] = locks.all_holds(world.machine.state.consumers[1])
+    message = ready.message_id(world.machine.state.queues[1], held.position)
+    return Entry(
+        commands.MessageAction("q", int(Action.UNLOCK), message, held.position, 1, held.first)
+    )
 
 
 @case(commands.Get, "gets' consumers of a single-active queue", 9_999)
