@@ -38,7 +38,7 @@ result: fifo.SettleResult = {}client.settle("q", 1, 2, "nack", delay=5)
 consumer = client.consume("q", prefetch=10, lock=30, auto_renew=False)
 {}consumer.credit(5, drain=True)
 consumer.on_activity = print
-first: int = ({}client.durable("q", "etl", lock=30).hold(10))[0]
+first: int = ({}client.durable("q", "etl", lock=30).hold(10))[0].start
 last: int = ({}client.open_producer("p")).last("q")
 message = ({}client.get("q", 1, wait=2))[0]
 status: fifo.Status = ({}message.nack(delay=5, reason="later")).status
