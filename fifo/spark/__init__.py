@@ -1,4 +1,4 @@
-"""`format("fifo")` for Spark: `spark.dataSource.register(fifo.spark.FifoDataSource)`.
+"""`format("fifo")` for Spark, which finds it by the module `pyspark_fifo`, and what goes with it.
 
 Owns the names that users import. Must not know nodes, and `import fifo` must not know it: it needs
 PySpark and PyArrow (`pip install 'fifo-quorum[spark]'`), and says so where they are missing or too

@@ -6,6 +6,7 @@ Owns names and types, and what is refused of a DataFrame. Works on Arrow batches
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
@@ -34,6 +35,34 @@ def read_schema(*, binary_keys: bool) -> sql.StructType:
     """Return the schema of every read."""
     fields = dict(_READ_FIELDS, key=sql.BinaryType()) if binary_keys else _READ_FIELDS
     return sql.StructType([sql.StructField(name, kind) for name, kind in fields.items()])
+
+
+TABLE: Final = "fifo.options"
+"""The metadata of the first column that keeps a table's options: Spark gives the reader of a table
+in its catalog no option, but the schema that was found when it was created."""
+
+
+def table_schema(given: Mapping[str, str], *, binary_keys: bool) -> sql.StructType:
+    """Return the schema of a table in Spark's catalog, which knows these options."""
+    first, *others = read_schema(binary_keys=binary_keys).fields
+    kept = {TABLE: json.dumps(dict(given))}
+    return sql.StructType(
+        [sql.StructField(first.name, first.dataType, first.nullable, kept), *others]
+    )
+
+
+def table_options(schema: sql.StructType) -> dict[str, str] | None:
+    """The options that a table's schema keeps; None where it is no table's."""
+    kept = schema.fields[0].metadata.get(TABLE) if schema.fields else None
+    return None if kept is None else dict(json.loads(kept))
+
+
+def sent(schema: sql.StructType) -> sql.StructType:
+    """The columns that are written of those given: an INSERT has all columns of a read, and what
+    only a read can have is left out then."""
+    if schema.fieldNames() != list(_READ_FIELDS):
+        return schema
+    return sql.StructType([field for field in schema.fields if field.name in _WRITTEN])
 
 
 def check_read_schema(given: sql.StructType, *, binary_keys: bool) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import fifo
 from fifo.client import durations, from_url
@@ -99,6 +101,24 @@ def _name(text: str, name: str) -> str:
     return text
 
 
+def _secret(text: str, name: str) -> str:
+    if not text:
+        raise fifo.InvalidArgument(f"option {name}: is empty")
+    return text
+
+
+def _secret_in(path: str, name: str) -> str:
+    """The first line of a file, read on the driver."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise fifo.InvalidArgument(
+            f"option {name}: {path} cannot be read: {reason}; name a file on the driver"
+        ) from None
+    return _secret(lines[0] if lines else "", name)
+
+
 def _url(text: str, name: str) -> str:
     try:
         from_url(text)
@@ -131,9 +151,17 @@ def _ack_mode(text: str, name: str) -> str:
 _READS: Final = frozenset({BATCH_READ, STREAM_READ})
 _ALL: Final = _READS | {BATCH_WRITE, STREAM_WRITE}
 
+_CREDENTIALS: Final = ("user", "password", "token", "password_file", "token_file")
+"""Fields that become part of the url."""
+
 OPTIONS: Final = (
     _Option("url", "url", _url, _ALL),
     _Option("queue", "queue", _name, _ALL),
+    _Option("user", "user", _name, _ALL),
+    _Option("password", "password", _secret, _ALL),
+    _Option("token", "token", _secret, _ALL),
+    _Option("passwordFile", "password_file", _secret_in, _ALL),
+    _Option("tokenFile", "token_file", _secret_in, _ALL),
     _Option("partitions", "partitions", _integer(1, limits.PARTITIONS_MAX), _READS),
     _Option("ackMode", "ack_mode", _ack_mode, frozenset({BATCH_READ})),
     _Option("reservation", "reservation", _name, _READS),
@@ -164,6 +192,9 @@ _TWINS: Final = {
 }
 """Similar options of other uses."""
 
+_CATALOGS: Final = frozenset({"provider", "owner", "comment", "location", "external"})
+"""Names that Spark's catalog adds to the options of a table."""
+
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})
 """Options that Spark passes to a sink, though they are not meant for it."""
 
@@ -173,8 +204,13 @@ def parse(given: Mapping[str, str], use: str) -> Settings:
     found = _checked(given, frozenset({use}))
     for name in ("url", "queue"):
         if name not in found:
-            raise fifo.InvalidArgument(f'option {name} is missing: .option("{name}", ...)')
-    settings = Settings(**found)
+            raise fifo.InvalidArgument(
+                f'option {name} is missing: .option("{name}", ...); a table has options where it'
+                " was created without a list of columns, and for reads alone: insert into a"
+                " temporary view"
+            )
+    found["url"] = _with_credentials(found)
+    settings = Settings(**{name: one for name, one in found.items() if name not in _CREDENTIALS})
     if use == STREAM_READ:
         _needs_reservation(settings, "a stream needs it to find its messages again")
     elif use == BATCH_READ:
@@ -184,6 +220,57 @@ def parse(given: Mapping[str, str], use: str) -> Settings:
             "option job numbers rows by their place, idColumn by their ids: leave one of them out"
         )
     return settings
+
+
+def _with_credentials(found: Mapping[str, Any]) -> str:
+    """The url, with the user and secrets of the options."""
+    url: str = found["url"]
+    user = found.get("user")
+    password = found.get("password") or found.get("password_file")
+    token = found.get("token") or found.get("token_file")
+    if user is None and password is None and token is None:
+        return url
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise fifo.InvalidArgument("option user: the url names a user as well; give it once")
+    if (password is None) != (user is None):
+        raise fifo.InvalidArgument("options user and password: each needs the other")
+    if password is not None and token is not None:
+        raise fifo.InvalidArgument("option token: takes the place of user and password")
+    if token is not None:
+        query = "&".join(filter(None, (parts.query, f"token={quote(token, safe='')}")))
+        return urlunsplit(parts._replace(query=query))
+    login = f"{quote(user or '', safe='')}:{quote(password or '', safe='')}@"
+    return urlunsplit(parts._replace(netloc=login + parts.netloc))
+
+
+def of_table(given: Mapping[str, str]) -> dict[str, str] | None:
+    """The options of `CREATE TABLE ... USING fifo`, checked; None where no table is created.
+
+    Spark's catalog hands on what it has of its own, and every option twice. Secrets are refused:
+    a catalog shows them to everyone.
+    """
+    plain = {name.lower(): text for name, text in given.items()}
+    if "provider" not in plain:
+        return None
+    for name in _CATALOGS | {one for one in plain if one.startswith("option.")}:
+        plain.pop(name, None)
+    found = _checked(plain, _READS)
+    for name in ("url", "queue"):
+        if name not in found:
+            raise fifo.InvalidArgument(f"option {name} is missing: OPTIONS ({name} '...')")
+    if {"password", "token"} & plain.keys() or "@" in urlsplit(plain["url"]).netloc:
+        raise fifo.InvalidArgument(
+            "a table's options are shown by its catalog: leave secrets to passwordFile or"
+            " tokenFile, or to the file that FIFO_CONFIG names"
+        )
+    return plain
+
+
+def fitting(given: Mapping[str, str], use: str) -> dict[str, str]:
+    """The options of a table that are for this use."""
+    names = {option.name.lower() for option in OPTIONS if use in option.uses}
+    return {name: text for name, text in given.items() if name in names}
 
 
 def binary_keys(given: Mapping[str, str]) -> bool:

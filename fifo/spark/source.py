@@ -17,7 +17,7 @@ from fifo.spark.writing import FifoStreamWriter, FifoWriter, see_the_queue
 
 
 class FifoDataSource(DataSource):
-    """`spark.dataSource.register(fifo.spark.FifoDataSource)`, then `format("fifo")`."""
+    """`format("fifo")`, and `USING fifo` in SQL; Spark finds it by the module `pyspark_fifo`."""
 
     @classmethod
     def name(cls) -> str:
@@ -25,26 +25,30 @@ class FifoDataSource(DataSource):
         return "fifo"
 
     def schema(self) -> StructType:
-        """The columns of every read."""
-        return columns.read_schema(binary_keys=options.binary_keys(self.options))
+        """The columns of every read; of a table that is created they keep its options."""
+        table = options.of_table(self.options)
+        if table is None:
+            return columns.read_schema(binary_keys=options.binary_keys(self.options))
+        is_binary = options.binary_keys(options.fitting(table, options.BATCH_READ))
+        return columns.table_schema(table, binary_keys=is_binary)
 
     def reader(self, schema: StructType) -> FifoReader:
         """For `spark.read`."""
-        settings = options.parse(self.options, options.BATCH_READ)
+        settings = options.parse(self._given(schema, options.BATCH_READ), options.BATCH_READ)
         columns.check_read_schema(schema, binary_keys=settings.binary_keys)
         return reader_for(settings)
 
     def streamReader(self, schema: StructType) -> FifoStreamReader:
         """For `spark.readStream`."""
-        settings = options.parse(self.options, options.STREAM_READ)
+        settings = options.parse(self._given(schema, options.STREAM_READ), options.STREAM_READ)
         columns.check_read_schema(schema, binary_keys=settings.binary_keys)
         return FifoStreamReader(settings)
 
     def writer(self, schema: StructType, overwrite: bool) -> FifoWriter:
         """For `df.write`; made once per job, on the driver."""
-        settings = options.parse(self.options, options.BATCH_WRITE)
         _append_only(overwrite)
-        columns.check_written(schema, settings.id_column)
+        settings = options.parse(self.options, options.BATCH_WRITE)
+        columns.check_written(columns.sent(schema), settings.id_column)
         see_the_queue(settings)
         return FifoWriter(settings)
 
@@ -52,10 +56,15 @@ class FifoDataSource(DataSource):
         """For `df.writeStream`; made once per batch, on the driver."""
         settings = options.parse(self.options, options.STREAM_WRITE)
         _append_only(overwrite)
-        columns.check_written(schema, settings.id_column)
+        columns.check_written(columns.sent(schema), settings.id_column)
         if settings.id_column is not None:
             see_the_queue(settings)
         return FifoStreamWriter(settings)
+
+    def _given(self, schema: StructType, use: str) -> dict[str, str]:
+        """The options of this use, above those of the table where it is one."""
+        table = columns.table_options(schema) or {}
+        return {**options.fitting(table, use), **self.options}
 
 
 def _append_only(overwrite: bool) -> None:

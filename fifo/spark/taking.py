@@ -34,7 +34,7 @@ def taken(
     given = {**texts, "url": url, "queue": queue, "reservation": reservation, "ackMode": "manual"}
     settings = options.parse(given, options.BATCH_READ)
     where = f"{settings.where()}, reservation {reservation!r}"
-    with fifo.blocking.connect(url) as client:
+    with fifo.blocking.connect(settings.url) as client:
         with telling(where):
             held = Reservation(client, settings)
             if not held.held(0, held.last):

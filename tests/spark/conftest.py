@@ -123,10 +123,7 @@ def queue(client: BlockingClient) -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two slots, and a failed task is tried once more."""
-    import fifo.spark
-
+    """Two slots, and a failed task is tried once more; Spark finds the data source alone."""
     with spark_session() as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
-        session.dataSource.register(fifo.spark.FifoDataSource)
         yield session

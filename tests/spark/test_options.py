@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import pytest
 
 import fifo
+from fifo.client import from_url
 from fifo.spark import options, requirements
 from fifo.spark.options import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE
 from tests.test_house import ROOT
@@ -24,7 +26,10 @@ GIVEN = {"url": "fifo://h:1", "queue": "q"}
         (STREAM_READ, {"maxMessages": "1"}, "for a batch read.* did you mean maxRowsPerTrigger"),
         (STREAM_READ, {"ackMode": "peek"}, "ackMode is for a batch read, not for a streaming read"),
         (BATCH_WRITE, {"queu": "1"}, "did you mean queue?"),
-        (BATCH_WRITE, {"zzz": "1"}, "there are url, queue, job, idColumn"),
+        (BATCH_WRITE, {"zzz": "1"}, "there are url, queue, user, .* job, idColumn"),
+        (BATCH_WRITE, {"user": "me"}, "user and password: each needs the other"),
+        (BATCH_WRITE, {"user": "me", "password": "x", "token": "y"}, "token: takes the place"),
+        (BATCH_WRITE, {"passwordFile": "/no/file"}, "/no/file cannot be read: No such file"),
         (BATCH_WRITE, {"job": "j", "idColumn": "id"}, "leave one of them out"),
         (STREAM_WRITE, {"job": "x"}, "job is for a batch write, not for a streaming write"),
         (BATCH_READ, {"maxMessages": "0"}, "maxMessages: must be a whole number from 1"),
@@ -82,6 +87,19 @@ def test_bytes_may_have_a_unit(text: str, size: int) -> None:
 
 def test_sparks_own_option_for_a_sink_is_no_error() -> None:
     assert options.parse({**GIVEN, "checkpointLocation": "/x"}, STREAM_WRITE).queue == "q"
+
+
+def test_secrets_may_be_options_or_in_files(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("p@ss/word\n")
+    for more in ({"password": "p@ss/word"}, {"passwordFile": str(secret)}):
+        found = from_url(options.parse({**GIVEN, "user": "me", **more}, BATCH_WRITE).url)
+        assert (found.user, found.password, found.addresses) == ("me", "p@ss/word", ("h:1",))
+    for more in ({"token": "p@ss/word"}, {"tokenFile": str(secret)}):
+        assert from_url(options.parse({**GIVEN, **more}, BATCH_WRITE).url).token == "p@ss/word"
+    given = {**GIVEN, "url": "fifo://a:b@h:1", "user": "me", "password": "x"}
+    with pytest.raises(fifo.InvalidArgument, match="give it once"):
+        options.parse(given, BATCH_WRITE)
 
 
 def test_a_password_is_not_shown() -> None:
