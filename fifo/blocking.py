@@ -1,6 +1,6 @@
 """The client without `await`: the same names, safe to use from any number of threads.
 
-Owns a thread with an event loop on which the asyncio client runs, and the portal to it. Most
+Owns the portal to an event loop, that of a thread, on which the asyncio client runs. Most
 methods are declared as `name = _blocking(Class.name)`: parameters, types and docstring are those of
 the asyncio method, so that the two cannot drift apart. Written by hand is only what differs: what
 is handed out in batches, acks that share one crossing, and context managers. Must not know what a
@@ -42,6 +42,7 @@ from fifo.client import (
     from_keywords,
     from_url,
 )
+from fifo.client.connection.threads import Crossing, call_in
 from fifo.client.consuming.settlement import SENT
 from fifo.client.consuming.verbs import (
     ACK,
@@ -64,9 +65,6 @@ _W = TypeVar("_W")
 
 _BATCH: Final = 64
 """Messages that a blocking iterator fetches at once: few enough that others get their share."""
-
-_JOIN_S: Final = 5.0
-"""Seconds that closing waits for the thread to end."""
 
 
 class BlockingMessage(LockedMessage):
@@ -171,57 +169,34 @@ class BlockingProcessing:
 
 
 class _Portal:
-    """A thread with an event loop, and the way for other threads to run coroutines on it."""
+    """The way of threads to the loop of a client: to run coroutines, and to hand acks over."""
 
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-        self.loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, crossing: Crossing) -> None:
+        self._crossing = crossing
         self._acks: deque[LockedMessage] = deque()
         self._acks_due = False
-        self._thread = threading.Thread(target=self._run, name="fifo blocking", daemon=True)
-        self._thread.start()
-        self._ready.wait()
+        self.run = crossing.run
+        self._settler: object = None
+
+    def serve(self, client: BaseClient[BlockingMessage]) -> None:
+        """Take the calls of this client's messages."""
+        self._settler = client._settler
+        _by_settler[self._settler] = self
 
     @staticmethod
     def of(message: LockedMessage) -> _Portal:
-        """The thread that a message's client runs on."""
-        found = _by_loop.get(message.ledger.settler.loop)
+        """The portal to the loop that a message's client runs on."""
+        found = _by_settler.get(message.ledger.settler)
         if found is None:
             raise ClientClosed("the client that this message came from is closed")
         return found
-
-    def _run(self) -> None:
-        with asyncio.Runner() as runner:
-            loop = self.loop = runner.get_loop()
-            _by_loop[loop] = self
-            loop.call_soon(self._ready.set)
-            loop.run_forever()
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine over there and wait for it here; Ctrl-C cancels it."""
-        loop = self.loop
-        if loop is None or not self._thread.is_alive() or loop.is_closed():
-            work.close()
-            raise ClientClosed("the client is closed, or was made before a fork: connect again")
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise ClientClosed(
-                "a blocking call from a callback of the client would never return:"
-                " call it from another thread"
-            )
-        future = asyncio.run_coroutine_threadsafe(work, loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
 
     def ack(self, message: LockedMessage) -> SettleResult:
         """Hand an ack over without waiting; many share one crossing."""
         first = message.settlement
         if first is not None and first.ended:
             return first.at_once(message.token)
-        loop = self.loop
+        loop = self._crossing.loop
         self._acks.append(message)
         # Two threads may both see it unset: one crossing too many, and no harm.
         if not self._acks_due and loop is not None and not loop.is_closed():
@@ -231,8 +206,9 @@ class _Portal:
 
     def report(self, message: LockedMessage, result: SettleResult) -> None:
         """Have a receipt reported that the program does not see."""
-        if self.loop is not None:
-            self.loop.call_soon_threadsafe(message.ledger.settler.report, message, result)
+        loop = self._crossing.loop
+        if loop is not None:
+            loop.call_soon_threadsafe(message.ledger.settler.report, message, result)
 
     def _gather(self) -> None:
         # Unset before the first look: an ack that comes later crosses again.
@@ -242,16 +218,12 @@ class _Portal:
             message.ledger.settler.gather(message)
 
     def stop(self) -> None:
-        """End the thread."""
-        loop = self.loop
-        if loop is not None and not loop.is_closed():
-            _by_loop.pop(loop, None)
-            loop.call_soon_threadsafe(loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join(_JOIN_S)
+        """End the loop."""
+        _by_settler.pop(self._settler, None)
+        self._crossing.stop()
 
 
-_by_loop: dict[asyncio.AbstractEventLoop, _Portal] = {}
+_by_settler: dict[object, _Portal] = {}
 
 
 class _Twin(Generic[_A]):
@@ -342,8 +314,16 @@ class BlockingConsumer(_Twin[Consumer[BlockingMessage]]):
             if message is None:
                 if not self._fetch_more(timeout):
                     return None
-            elif not message.is_lost:
+            elif self._is_fresh(message):
                 return message
+
+    def _is_fresh(self, message: BlockingMessage) -> bool:
+        """Whether a message may be handed out; one whose lock ended over here goes back."""
+        settler = message.ledger.settler
+        if not message.is_lost and settler.environment.monotonic() < message.lock_ends_at:
+            return True
+        call_in(settler.loop, settler.take_back, message)
+        return False
 
     def _fetched_one(self) -> BlockingMessage | None:
         # One step, as another thread may take the last; and no trace of it in what a wait raises.
@@ -372,7 +352,9 @@ class BlockingConsumer(_Twin[Consumer[BlockingMessage]]):
         """At least one and at most `count` messages; empty when too late, or cancelled."""
         found: list[BlockingMessage] = []
         while self._fetched and len(found) < count:
-            found.append(self._fetched.popleft())
+            message = self._fetched.popleft()
+            if self._is_fresh(message):
+                found.append(message)
         return found or self._portal.run(self._async.next_batch(count, timeout))
 
     def batches(self, count: int = 500) -> Iterator[list[BlockingMessage]]:
@@ -397,7 +379,7 @@ class BlockingConsumer(_Twin[Consumer[BlockingMessage]]):
     async def _cancel(self) -> None:
         while self._fetched:
             message = self._fetched.popleft()
-            message.ledger.settler.send(message, releasing(None))
+            message.ledger.settler.take_back(message)
         await self._async.cancel()
 
     @property
@@ -545,10 +527,11 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     """A connection to a cluster for programs with threads; `fifo.blocking.connect` makes it."""
 
     def __init__(self, options: Options, environment: Environment | None = None) -> None:
-        portal = _Portal()
+        portal = _Portal((environment or Environment()).crossing())
         self._closed = False
         try:
             super().__init__(portal.run(_open(options, environment)), portal)
+            portal.serve(self._async)
         except BaseException:
             portal.stop()
             raise

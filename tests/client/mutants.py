@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fifo.blocking import BlockingClient, BlockingConsumer, connect
 from fifo.client import client
 from fifo.client.client import BaseClient
 from fifo.client.connection.dialing import Dialer
@@ -34,6 +35,7 @@ from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.tuning import Tuning
 from fifo.client.publishing.publish_stream import PublishStream
 from fifo.wire.messages import STATUS_OK
+from tests.client import test_blocking
 from tests.client import test_consuming as consuming
 from tests.client import test_control as control
 from tests.client import test_durable as durable
@@ -48,11 +50,14 @@ from tests.client import test_publishing as publishing
 from tests.client import test_removed_consumers as removed
 from tests.client import test_resumed as resumed
 from tests.client import test_second_settlements as second
+from tests.client import test_session_takeover as takeover
 from tests.client import test_settling as settling
 from tests.client import test_silent_leader as silent
 from tests.client import test_tuning as tuning
+from tests.client.test_control import PeerThread
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
+from tests.support.wire_peer import Peer
 
 
 def _test(work: Callable[..., Coroutine[Any, Any, None]], *values: Any) -> Hunt:
@@ -68,6 +73,18 @@ def _with_file(work: Callable[[sources.Config], Coroutine[Any, Any, None]]) -> H
             config = sources.Config(Path(folder) / "client.toml")
             patch.setenv("FIFO_CONFIG", str(config.path))
             asyncio.run(work(config))
+
+    return scenario(run, named(work))
+
+
+def _blocking(work: Callable[[PeerThread, Peer, BlockingClient], None]) -> Hunt:
+    """A test of the blocking client, with a peer on a thread of its own."""
+
+    def run() -> None:
+        with test_blocking.answering() as thread:
+            assert thread.peer is not None
+            with connect(thread.peer.url, close_timeout=0.5) as connected:
+                work(thread, thread.peer, connected)
 
     return scenario(run, named(work))
 
@@ -237,6 +254,21 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "((first, last),)",
         ),
         _test(deadlines.test_what_is_settled_ends_no_other_lock),
+    ),
+    "a fetched message is handed out though its lock has ended": (
+        edited(
+            BlockingConsumer,
+            "_is_fresh",
+            " and settler.environment.monotonic() < message.lock_ends_at",
+            "",
+        ),
+        _blocking(
+            test_blocking.test_a_fetched_message_whose_lock_ended_is_given_back_and_not_handed_out
+        ),
+    ),
+    "consumers that another program left in the session are kept": (
+        edited(Session, "_attach", "self._cancel_strangers()", "pass"),
+        _test(takeover.test_consumers_that_another_program_left_in_the_session_are_cancelled),
     ),
     "the mark of a resume says nothing": (
         edited(Session, "frame_received", "self._all_sent_again()", "pass"),

@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -35,8 +36,9 @@ from tests.support.cluster import free_ports
 from tests.support.wire_peer import Line, Peer, confirm_all, receive_all, renew_all, subscribe_as
 
 
-@pytest.fixture
-def thread() -> Iterator[PeerThread]:
+@contextmanager
+def answering() -> Iterator[PeerThread]:
+    """A peer on a thread of its own that answers whatever a consumer asks."""
     with PeerThread() as running:
         peer = running.peer
         assert peer is not None
@@ -50,6 +52,12 @@ def thread() -> Iterator[PeerThread]:
                 Alive: peer.answers[Close],
             }
         )
+        yield running
+
+
+@pytest.fixture
+def thread() -> Iterator[PeerThread]:
+    with answering() as running:
         yield running
 
 
@@ -70,7 +78,7 @@ def blocking_threads() -> set[threading.Thread]:
     return {one for one in threading.enumerate() if one.name == "fifo blocking"}
 
 
-def deliver(thread: PeerThread, first: int, count: int) -> None:
+def deliver(thread: PeerThread, first: int, count: int, remaining_ms: int = 30_000) -> None:
     """Hand messages to consumer 11, on the peer's own thread."""
     assert thread.loop is not None
     peer = thread.peer
@@ -78,7 +86,8 @@ def deliver(thread: PeerThread, first: int, count: int) -> None:
     done = threading.Event()
 
     def send() -> None:
-        peer.line().deliver(11, first, [b"%d" % n for n in range(first, first + count)])
+        bodies = [b"%d" % n for n in range(first, first + count)]
+        peer.line().deliver(11, first, bodies, remaining_ms=remaining_ms)
         done.set()
 
     thread.loop.call_soon_threadsafe(send)
@@ -216,6 +225,22 @@ def test_leaving_returns_fetched_but_unopened_messages(
     )
 
 
+def test_a_fetched_message_whose_lock_ended_is_given_back_and_not_handed_out(
+    thread: PeerThread, peer: Peer, client: BlockingClient
+) -> None:
+    with client.consume("orders", auto_renew=False) as messages:
+        deliver(thread, 1, 4, remaining_ms=200)
+        first = messages.next()
+        assert first is not None
+        assert first.lock_lost.wait_blocking(5)
+        assert messages.next(timeout=0.01) is None
+        deliver(thread, 5, 1)
+        assert [one.token for one in messages.next_batch(10)] == [5]
+        assert settled(peer, 3) == dict.fromkeys((2, 3, 4), VERB_RELEASE)
+        said = [one.message for _, one in list(peer.heard) if isinstance(one.message, Settle)]
+        assert all(one.automatic for one in said), "the program said nothing"
+
+
 def test_callbacks_report_connections_and_activity(
     thread: PeerThread, peer: Peer, client: BlockingClient
 ) -> None:
@@ -285,7 +310,9 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_refused(
             raised.append(error)
         done.set()
 
-    client._portal.loop.call_soon_threadsafe(callback)  # type: ignore[union-attr]
+    loop = client._portal._crossing.loop
+    assert loop is not None
+    loop.call_soon_threadsafe(callback)
     assert done.wait(5)
     assert len(raised) == 1
 

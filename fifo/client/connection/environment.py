@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fifo.client.connection.threads import LoopThread, OwnLoop
+from fifo.client.connection.threads import CallerThread, Crossing, LoopThread, OwnLoop
 
 Dial: TypeAlias = Callable[
     [Callable[[], asyncio.Protocol], str, int, ssl.SSLContext | None], Awaitable[object]
@@ -33,8 +33,9 @@ async def over_tcp(
 class Environment:
     """`monotonic` decides everything; `wall` is shown to people; `chance` gives 0.0 to 1.0.
 
-    `own_loop` makes what runs the control connection beside the user's loop: a thread. `dial`
-    opens connections.
+    `own_loop` makes what runs the control connection beside the user's loop: a thread. `crossing`
+    makes what takes the calls of a blocking client to its loop: a thread as well. `dial` opens
+    connections.
     """
 
     monotonic: Callable[[], float] = time.monotonic
@@ -42,4 +43,5 @@ class Environment:
     chance: Callable[[], float] = random.random
     entropy: Callable[[int], bytes] = os.urandom
     own_loop: Callable[[], OwnLoop] = LoopThread
+    crossing: Callable[[], Crossing] = CallerThread
     dial: Dial = over_tcp

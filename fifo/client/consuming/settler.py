@@ -321,6 +321,15 @@ class Settler:
         for part in ranges.chunks(unopened, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
             self._say_tokens(ledger, part, Settling(VERB_RELEASE))
 
+    def take_back(self, message: LockedMessage) -> None:
+        """Give back a message that was fetched for a program, which never saw it."""
+        ledger, token = message.ledger, message.token
+        ledger.open.pop(token, None)
+        if ledger.is_lost(token):
+            ledger.resolve(((token, token),))
+        else:
+            self.release_unopened(ledger, ((token, token),))
+
     def finish(self, ledger: Ledger) -> None:
         """All of a cancelled consumer is settled: say so, for the node keeps it until then."""
         if not ledger.void and self.session.fatal is None:

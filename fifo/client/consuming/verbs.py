@@ -172,5 +172,8 @@ class Settles(Protocol[_M]):
     def report(self, message: _M, result: SettleResult) -> None:
         """Report a receipt that says no and that no caller sees."""
 
+    def take_back(self, message: _M) -> None:
+        """Give back a message that was fetched for a program, which never saw it."""
+
     def give_up(self, message: _M) -> None:
         """Forget a message whose lock is lost."""

@@ -12,15 +12,18 @@ import random
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import fifo
+from fifo import blocking
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.threads import SameLoop
 from fifo.client.consuming.consumer import Consumer
 from fifo.words.settlement import Verb
 from node.testing.clockwork import Program
 from tests.client.model.heard import Asking, Letter, Publishing, Verdict
+from tests.client.model.waiting import Awaited, Handled, Turns, called
 from tests.sim.workload import RATE_ERROR
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ class Actor:
         self.scene = scene
         self.name = name
         self.kind = KINDS[number % len(KINDS)]
+        self.blocks = scene.blocking and number % 2 == 1
         self.rng = random.Random(f"{scene.world.plan.seed} {name}")
         self.program = Program(
             scene.world.loop, name, name,
@@ -113,19 +117,35 @@ class Actor:
             chance=self.rng.random,
             entropy=lambda count: next(sessions, None) or randbytes(count),
             own_loop=SameLoop,
+            crossing=lambda: Turns(self.scene.world.loop),
         )
         options = cast("fifo.ConnectKeywords", {**COMMON, **self.kind})
         while self.client is None:
             try:
-                self.client = await fifo.connect(
-                    self.scene.world.url, environment=environment, **options
-                )
+                self.client = await self._connected_with(environment, options)
             except fifo.FifoError:
                 await asyncio.sleep(0.3)
         self.client.on_unsettled = self._unsettled
         self.connections = 1
         self.client.on_connected = self._connected
         self.client.on_disconnected = self._disconnected
+
+    async def _connected_with(
+        self, environment: Environment, options: fifo.ConnectKeywords
+    ) -> fifo.Client:
+        url = self.scene.world.url
+        if not self.blocks:
+            return await fifo.connect(url, environment=environment, **options)
+        connect = partial(blocking.connect, url, environment=environment, **options)
+        return cast("fifo.Client", Awaited(await called(connect)))
+
+    async def made(self, found: Any) -> Any:
+        """What a call made that takes no time: of the blocking client it is one like the others."""
+        return await found if self.blocks else found
+
+    async def with_message(self, call: Callable[[], Any]) -> Any:
+        """Make a call of a message."""
+        return await (called(call) if self.blocks else call())
 
     def _connected(self, _address: str) -> None:
         self.connections += 1
@@ -280,7 +300,7 @@ class Actor:
         options: fifo.ConsumerKeywords = {"prefetch": prefetch, "lock": lock_s}
         if tag is not None:
             options["tag"] = tag
-        consumer = self.up().consume(queue, **options)
+        consumer = await self.made(self.up().consume(queue, **options))
         tags = [one.tag for one in self.consumers if one.queue == queue and not one.cancelled]
         self.scene.promises.holds(
             "tags differ", consumer.tag not in tags, f"{consumer.tag}: {tags}"
@@ -377,7 +397,7 @@ class Actor:
 
     async def reserve(self, queue: str, count: int) -> None:
         """Reserve under a name that all programs share, fetch the same again, and ack it."""
-        durable = self.up().durable(queue, "shared", lock=2.0)
+        durable = await self.made(self.up().durable(queue, "shared", lock=2.0))
         promises, truth = self.scene.promises, self.scene.truth
         began = self.scene.now
         try:
@@ -412,7 +432,7 @@ class Actor:
         one = Asking(letter, verb)
         letter.asked.append(one)
         message = letter.message
-        calls: dict[Verb, Callable[[], Coroutine[Any, Any, fifo.SettleResult]]] = {
+        calls: dict[Verb, Callable[[], Any]] = {
             Verb.ACK: lambda: message.ack(receipt=wait),
             Verb.NACK: lambda: message.nack(delay_s, receipt=wait),
             Verb.RELEASE: lambda: message.release(delay_s, receipt=wait),
@@ -422,7 +442,7 @@ class Actor:
             one.verdict = Verdict.SENT  # an event may come before the call returns
         try:
             what = f"{verb.name} of {letter}"
-            one.result = await self.timed(what, calls[verb](), TIMEOUT_S)
+            one.result = await self.timed(what, self.with_message(calls[verb]), TIMEOUT_S)
         except fifo.FifoError as error:
             one.error = error
         self._asked(one, wait=wait)
@@ -459,7 +479,8 @@ class Actor:
         """Renew a lock."""
         failed: fifo.FifoError | None = None
         try:
-            await self.timed(f"renew {letter}", letter.message.renew(), TIMEOUT_S)
+            call = self.with_message(letter.message.renew)
+            await self.timed(f"renew {letter}", call, TIMEOUT_S)
         except fifo.FifoError as error:
             failed = error
         self.scene.log(f"{self} renews {letter}: {failed!r}")
@@ -473,7 +494,10 @@ class Actor:
         one = Asking(letter, verb)
         letter.in_block = True
         try:
-            async with message.process(cancel_on_lock_lost=cancels):
+            block = (
+                Handled(message) if self.blocks else message.process(cancel_on_lock_lost=cancels)
+            )
+            async with block:
                 await asyncio.sleep(seconds)
                 letter.in_block = False
                 if not message.settled:

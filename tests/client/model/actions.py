@@ -106,7 +106,10 @@ def consume(scene: Scene, choose: Chooser) -> None:
 def take(scene: Scene, choose: Chooser) -> None:
     """The next message, or a few of them."""
     actor, consumer = choose.one(_consumers(scene))
-    for _ in range(choose.one((1, 1, 2, 4))):
+    count = choose.one((1, 1, 2, 4))
+    if actor.blocks:  # a thread that waits for another one's turn does so in real time
+        count = 0 if actor.asking.get(consumer) else 1
+    for _ in range(count):
         actor.run(actor.take(consumer, choose.one((0.5, 0.05, 1.5))))
 
 

@@ -21,6 +21,7 @@ from tests.client.model.acting import Actor
 from tests.client.model.heard import Heard
 from tests.client.model.promises import Promises
 from tests.client.model.truth import Truth
+from tests.client.model.waiting import abandon_all
 from tests.sim.plan import Plan
 from tests.sim.world import World
 
@@ -68,9 +69,13 @@ def short_sessions() -> Iterator[None]:
 
 
 class Scene:
-    """A run. `seed` decides the network, the clocks and the elections, not what is done."""
+    """A run. `seed` decides the network, the clocks and the elections, not what is done.
 
-    def __init__(self, seed: int) -> None:
+    `blocking`: every second program has the blocking client.
+    """
+
+    def __init__(self, seed: int, *, blocking: bool = False) -> None:
+        self.blocking = blocking
         self.world = World(Plan(seed, NODES, (), (), 3, ()))
         self.truth = Truth(lambda: self.world.loop.now)
         self.heard = Heard()
@@ -213,6 +218,7 @@ class Scene:
 
     def finish(self) -> None:
         """Nothing runs any more."""
+        abandon_all()
         self.world.loop.finish()
 
     def report(self, error: BaseException) -> str:
@@ -221,12 +227,12 @@ class Scene:
 
 
 @contextmanager
-def played(seed: int) -> Iterator[Scene]:
+def played(seed: int, *, blocking: bool = False) -> Iterator[Scene]:
     """A scene from its beginning to its rest; a failure comes with what led to it."""
     logged = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     with short_sessions():
-        scene = Scene(seed)
+        scene = Scene(seed, blocking=blocking)
         try:
             scene.begin()
             yield scene

@@ -46,6 +46,7 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
     "When the session ended, publishes": ("refused is not stored", "stored once"),
     "A client whose session was taken": ("confirmed is stored", "received by its session"),
     "A node that hangs": ("ends in time",),
+    "The blocking client": ("done is done", "lost is lost", "received with its lock"),
     "What a durable consumer": ("fetched is what was reserved", "reserved was handed out"),
 }
 
@@ -60,7 +61,6 @@ ELSEWHERE: Final[dict[str, str]] = {
     "Unanswered publishes are bounded": "its messages are too small for a window",
     "A node that reads nothing": "its messages are too small to fill a buffer",
     "A killed leader": "it is a number of real processes",
-    "The blocking client": "it has a thread, whose time is real",
     "A forked child": "it needs a process",
     "A secret is sent": "the simulated cluster has no users",
 }

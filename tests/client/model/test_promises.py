@@ -37,6 +37,8 @@ SEEDS = range(400) if is_thorough() else range(20)
 BATCH = 10
 """Seeds of one test: enough to be worth a test's own cost, few enough to share between cores."""
 
+BLOCKING_SEEDS = range(400) if is_thorough() else range(10)
+
 SEEDS_OF_ALL = 60
 """Seeds within which each promise is compared; a change of the product moves what a seed does."""
 
@@ -104,6 +106,19 @@ def test_no_answer_lies_in_any_run() -> None:
 def test_no_answer_lies(first: int) -> None:
     for seed in range(first, first + BATCH):
         run(seed)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", BLOCKING_SEEDS[::BATCH])
+def test_no_answer_of_the_blocking_client_lies(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        run(seed, blocking=True)
+
+
+def test_a_run_with_threads_is_the_same_each_time() -> None:
+    once, again = (run(3, blocking=True) for _ in range(2))
+    assert any(actor.blocks for actor in once.actors)
+    assert once.lines == again.lines
 
 
 def test_every_promise_is_compared() -> None:
