@@ -140,7 +140,7 @@ class Actor:
         return cast("fifo.Client", Awaited(await called(connect)))
 
     async def made(self, found: Any) -> Any:
-        """What a call made that takes no time: of the blocking client it is one like the others."""
+        """Return what a quick call made: of the blocking client it is a call like the others."""
         return await found if self.blocks else found
 
     async def with_message(self, call: Callable[[], Any]) -> Any:

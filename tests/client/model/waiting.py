@@ -46,7 +46,7 @@ class Caller:
         self.thread.start()
 
     def step(self, _task: object = None) -> None:
-        """Let it run until it waits for the loop, or is done. On the loop's thread."""
+        """Run it until it waits for the loop, or is done. On the loop's thread."""
         self._turn.release()
         assert self._back.acquire(timeout=PATIENCE_S), "a caller waits for what is no call"
         if self._work is not None:
