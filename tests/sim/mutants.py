@@ -238,7 +238,6 @@ def skips_looks() -> Iterator[None]:
 # --- schedules for what chance finds too seldom ---------------------------------------------------
 
 
-_SLOW = Consuming(prefetch=1, lock_s=3.0, workers=1, auto_renew=True, slow=1.0)
 _QUICK = Consuming(prefetch=20, lock_s=1.0, workers=1, auto_renew=True, slow=0.0)
 
 
@@ -275,13 +274,6 @@ def twice_abandoned_leader(seed: int) -> Plan:
     return replace(plan, nodes=5, faults=(cut, lost, again, healed))
 
 
-def killed_leader(seed: int) -> Plan:
-    """A leader dies while slow handlers hold what only renewals keep locked."""
-    faults = (Fault(5.0 + 0.1 * (seed % 10), "kill_leader", "n1"), Fault(6.5, "restart", "n1"))
-    consumers = (_SLOW, _SLOW, _SLOW, _QUICK, _QUICK, _QUICK)
-    return Plan(seed, 3, (25, 25), consumers, max_deliveries=20, faults=faults)
-
-
 def slow_commits(seed: int) -> Plan:
     """Settlements race the evaluation of their own locks: a commit takes a fifth of a lock."""
     hasty = Consuming(prefetch=5, lock_s=1.0, workers=5, auto_renew=False, slow=1.0)
@@ -308,7 +300,7 @@ SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
     ("lock token not compared on ack", token_not_compared, Search(0, 10, overdue)),
     ("nothing is fsynced", nothing_synced, Search(3, 20)),
     ("leader confirms before commit", confirms_early, Search(4, 50)),
-    ("new leader does not raise the floors", no_floors, Search(0, 20, killed_leader)),
+    ("new leader does not raise the floors", no_floors, Search(2, 20, paused_leader)),
     ("deadline in leader-local time", local_time, Search(3, 50)),
     (
         "floors cover no lease of the leader before",
