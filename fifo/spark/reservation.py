@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -237,7 +238,9 @@ class Keeper:
 
     def __init__(self, holder: Reservation | Follower, lock_s: float) -> None:
         self._holder = holder
+        self._lock_s = lock_s
         self._period_s = lock_s / limits.RENEWALS_PER_LOCK
+        self._renewed_at = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fifo reservation", daemon=True)
 
@@ -249,6 +252,10 @@ class Keeper:
         """End without waiting: a renewal under way does no harm."""
         self._ended.set()
 
+    def left_s(self) -> float:
+        """The seconds that the locks last without another renewal, `maxLock` aside."""
+        return max(self._renewed_at + self._lock_s - time.monotonic(), 0.0)
+
     def __enter__(self) -> Keeper:
         self.start()
         return self
@@ -258,8 +265,10 @@ class Keeper:
 
     def _run(self) -> None:
         while not self._ended.is_set():
+            asked_at = time.monotonic()
             try:
                 self._holder.renew()
+                self._renewed_at = asked_at
             except (fifo.SessionTaken, fifo.LockLost, fifo.ClientClosed) as error:
                 if not self._ended.is_set():
                     _log.warning("renewal of the reservation has stopped: %s", error)

@@ -185,7 +185,8 @@ class _Driver:
         return int(self._client.queue(self._settings.queue).ready)
 
     def backlog(self) -> dict[str, Any]:
-        """The backlog in messages, and the number lost since the query started."""
+        """The backlog in messages, the number lost since the query started, and the time for which
+        the locks last without another renewal."""
         view = self._client.queue(self._settings.queue)
         held = self.reservation.held(self._acked, self.reservation.last)
         return {
@@ -193,6 +194,7 @@ class _Driver:
             "delayed": view.delayed,
             "held": count(held),
             "lost": self.lost,
+            "lock_left_s": round(self._keeper.left_s(), 1),
         }
 
     def ack(self, upto: int) -> None:

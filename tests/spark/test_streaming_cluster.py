@@ -227,6 +227,17 @@ def test_a_driver_that_is_back_in_time_keeps_its_batch(
     assert client.queue(queue).counters["lock_timeouts"] == 0
 
 
+def test_the_progress_shows_how_long_the_locks_last(
+    client: BlockingClient, queue: str, readers: Readers
+) -> None:
+    fill(client, queue, 1)
+    reader = readers(lock="1s")
+    following(reader, reader.initialOffset())
+    until = time.monotonic() + 1.5  # Longer than the lock: renewals alone keep it above zero.
+    while time.monotonic() < until:
+        assert 0 < reader.reportLatestOffset()["lock_left_s"] <= 1
+
+
 def test_the_driver_renews_its_locks(client: BlockingClient, queue: str, readers: Readers) -> None:
     found = fill(client, queue, 3)
     reader = readers(lock="1s")
