@@ -23,6 +23,16 @@ OPENING_TIMEOUT_S: Final = 3.0
 STAGGER_S: Final = 0.15
 """Before the next node is tried while one has not answered: a dead one must not hold us up."""
 
+REDIAL_JITTER_S: Final = 0.01
+"""Longest pause before all nodes are asked at once after a lost connection: the clients of a leader
+lose it in one instant."""
+
+REDIAL_EARLY_S: Final = 0.02
+"""The longest of the first pauses after that: the nodes may notice a moment after their clients."""
+
+REDIAL_EARLY_ROUNDS: Final = 3
+"""Rounds with so short a pause."""
+
 REDIAL_MAX_S: Final = 1.0
 """Pause after a refused control connection, and the longest that a node may ask for: an election
 takes about a second."""

@@ -88,8 +88,9 @@ class Broker:
         self._raft = raft
         self.alarms.disk_low_bytes = raft.disk_low_bytes
         self._handshake = Handshake(
-            self._identity, raft, self.connections, self._authentication, lambda: self.leadership
-        )
+            self._identity, raft, self.connections, self._authentication,
+            lambda: self.leadership, self._now,
+        )  # fmt: skip
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
             self._settings, self.alarms, self._entropy, self._authentication.rights_of,
@@ -171,6 +172,8 @@ class Broker:
         """Carry out the rest of the turn, send all waiting output, and read on or not, by the size
         of what is gathered; seconds until that needs a turn, or None."""
         self.carry_out()
+        if self._handshake.waiting:
+            self._handshake.look()
         proposals = None if self.leadership is None else self.leadership.proposals
         gathered_bytes = 0 if proposals is None else proposals.batcher.gathered_bytes
         if self.connections.reading:

@@ -302,8 +302,15 @@ HAND_OVER_SECONDS: Final = 3.0
 STOP_SECONDS: Final = 5.0
 """An orderly stop waits this long for connections to take their last frames."""
 
-RETRY_LEADERLESS_MS: Final = 100
-"""Asked of a client that comes while no leader is known: an election takes 0.6 to 1 s."""
+LEADER_WAIT_SECONDS: Final = 0.1
+"""A client that comes while no leader is known waits this long for its answer: an election takes a
+few round trips, or 0.6 to 1 s, and the answer then spares it another search."""
+
+LEADER_WAITING_MAX: Final = 1_000
+"""Clients that wait for that; one more is answered at once."""
+
+RETRY_LEADERLESS_MS: Final = 20
+"""Asked of a client that was answered without a leader, after that time."""
 
 TIMER_SECONDS_MIN: Final = 0.001
 """Shortest timer: uvloop fires shorter ones at once, and the loop would spin."""

@@ -267,8 +267,10 @@ class Elections(Library):
             return
         if self.election_deadline == NEVER:
             return  # The others agreed, or the leader asked for it: this tick stands.
-        self.election_deadline = now + self._pre_vote_pause(now)
-        number = self.prevote.ask()
+        early = self.misses_leader() and now < self._early_at + self.config.min_timeout_seconds
+        self.election_deadline = now + self._pre_vote_pause(early=early)
+        # The same question again where answers to it may be on their way.
+        number = self.prevote.number if early and self.prevote.asking else self.prevote.ask()
         self.counters.pre_votes_asked_total += 1
         end = self.log_end()
         for node in self.nodes:
@@ -283,11 +285,11 @@ class Elections(Library):
                 },
             )
 
-    def _pre_vote_pause(self, now: float) -> float:
+    def _pre_vote_pause(self, *, early: bool) -> float:
         """Until the question is asked again: soon, where the others are about to notice too that
         the connections of the leader have ended."""
         spread = self.rng.random()
-        if self.misses_leader() and now < self._early_at + self.config.min_timeout_seconds:
+        if early:
             return limits.EARLY_RETRY_SECONDS * (1 + spread / 2)
         pause = self.config.min_timeout_seconds * limits.PRE_VOTE_RETRY_FRACTION
         return pause * (1 + spread)

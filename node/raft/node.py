@@ -340,6 +340,11 @@ class RaftNode:
         node = self._core.leader
         return None if node is None else node.id
 
+    def knows_leader(self) -> bool:
+        """Whether a leader is known, and the connection to it has not ended since it was heard."""
+        core = self._core
+        return core.leader is not None and not core.misses_leader()
+
     @property
     def commit_index(self) -> int:
         """Index of the newest entry known to be committed."""

@@ -35,11 +35,14 @@ from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.tuning import Tuning
 from fifo.client.publishing.publish_stream import PublishStream
 from fifo.wire.messages import STATUS_OK
+from node.broker.connections.handshake import Handshake
+from node.raft.elections import Elections
 from tests.client import test_blocking
 from tests.client import test_consuming as consuming
 from tests.client import test_control as control
 from tests.client import test_durable as durable
 from tests.client import test_failing_backoffs as failing_backoffs
+from tests.client import test_killed_leader as killed
 from tests.client import test_lock_deadlines as deadlines
 from tests.client import test_lost_locks as lost_locks
 from tests.client import test_many_gets as many_gets
@@ -217,6 +220,16 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a node that says nothing holds up the search": (
         edited(Dialer, "_round", "limits.STAGGER_S", "limits.OPENING_TIMEOUT_S"),
         _test(silent.test_a_node_that_accepts_and_says_nothing_holds_up_no_round),
+    ),
+    "a node sends a client away though it knows no leader": (
+        edited(Handshake, "_send_on", "self._raft.knows_leader() or", "True or"),
+        _test(killed.test_who_asks_while_a_leader_is_elected_waits_for_its_name_and_dials_little),
+    ),
+    "a question that is asked again forgets the answers to the first": (
+        edited(Elections, "prepare_election", "self.prevote.number if early", "0 if False"),
+        _test(
+            killed.test_links_that_are_slower_than_a_question_is_repeated_delay_an_election_little
+        ),
     ),
     "a backoff that fails takes its nack along": (
         edited(verbs, "chosen_delay", "return None", "raise"),

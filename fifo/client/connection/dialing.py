@@ -1,4 +1,7 @@
-"""Finding the leader: every known node in quick turn, redirects followed, the first welcome wins.
+"""Finding the leader: every known node, redirects followed, the first welcome wins.
+
+In quick turn at first, and all at once where the leader was lost: who has lost it too, and elects
+the next one, lets the hello wait for that.
 
 Owns which nodes are known and what happened when they were tried. One per connection role, each on
 its own loop. Must not know what is done with the connection.
@@ -36,13 +39,18 @@ FATAL: Final = (AuthenticationFailed, PermissionDenied, SessionEnded, SessionTak
 class _Search:
     """A search for a leader: attempts that run, and nodes to be tried in this round."""
 
-    def __init__(self, beside: str | None) -> None:
+    def __init__(self, beside: str | None, *, at_once: bool) -> None:
         self.beside = beside
+        self.at_once = at_once
         self.running: dict[asyncio.Task[tuple[Link, Welcome | Redirect]], str] = {}
         self.waiting: deque[str] = deque()
         self.retry_s: float | None = None
         self.found: tuple[Link, Welcome] | None = None
         self._seen: set[str | None] = set()
+        self._named_another: set[str] = set()
+        """Nodes that were redirected from in this round: one may lead since."""
+        self._asked_again: set[str] = set()
+        """Those of them that were asked once more for that."""
 
     def begin(self, addresses: Iterable[str]) -> None:
         """Begin a round: a leader that was named since the last one is tried first."""
@@ -51,13 +59,15 @@ class _Search:
             one for one in dict.fromkeys([*self.waiting, *addresses]) if one not in out
         )
         self._seen = {*out, *self.waiting}
+        self._named_another, self._asked_again = set(), set()
         self.retry_s = None
 
-    def redirected(self, answer: Redirect) -> None:
+    def redirected(self, answer: Redirect, by: str) -> None:
         """The leader that a redirect names is next."""
         if answer.retry_ms:
             retry_s = answer.retry_ms / 1000
             self.retry_s = retry_s if self.retry_s is None else min(self.retry_s, retry_s)
+        self._named_another.add(by)
         address = answer.address
         if not address:
             return
@@ -66,6 +76,9 @@ class _Search:
             self.waiting.appendleft(address)
         elif address not in self._seen:
             self._seen.add(address)
+            self.waiting.appendleft(address)
+        elif address in self._named_another - self._asked_again:
+            self._asked_again.add(address)
             self.waiting.appendleft(address)
 
 
@@ -97,23 +110,27 @@ class Dialer:
         return any(one != address for one in self._known)
 
     async def dial(
-        self, hello: Callable[[], Hello], *, beside: str | None = None
+        self, hello: Callable[[], Hello], *, beside: str | None = None, lost: bool = False
     ) -> tuple[Link, Welcome]:
         """Go round until a leader welcomes us. Raises only the FATAL errors; cancel it to stop.
 
         `beside`: the node to which we are connected. It is left out, and all others are asked at
-        once.
+        once. `lost`: the connection to a leader was lost; all nodes are asked at once.
         """
         began = self._environment.monotonic()
         rounds = 0
-        search = _Search(beside)
+        search = _Search(beside, at_once=lost or beside is not None)
         try:
+            if lost:
+                await asyncio.sleep(limits.REDIAL_JITTER_S * self._environment.chance())
             while True:
                 await self._round(search, hello)
                 if search.found is None:
                     pause = self._options.reconnect.delay_s(rounds)
                     if self._environment.monotonic() - began < limits.REDIAL_PATIENCE_S:
                         pause = min(pause, limits.REDIAL_PATIENT_MAX_S)
+                    if lost and rounds < limits.REDIAL_EARLY_ROUNDS:
+                        pause = min(pause, limits.REDIAL_EARLY_S)
                     pause *= 0.5 + self._environment.chance()
                     if search.retry_s is not None:
                         # The node knows better how long it takes, but not the other nodes.
@@ -137,7 +154,7 @@ class Dialer:
             if search.waiting:
                 address = search.waiting.popleft()
                 search.running[asyncio.ensure_future(self._attempt(address, hello()))] = address
-            if search.waiting and search.beside is not None:
+            if search.waiting and search.at_once:
                 continue
             quiet = not await self._answers(search, limits.STAGGER_S)
 
@@ -167,7 +184,7 @@ class Dialer:
                 search.found = link, answer
             elif isinstance(answer, Redirect):
                 self.learn(answer.nodes)
-                search.redirected(answer)
+                search.redirected(answer, address)
         return bool(done)
 
     def _order(self) -> list[str]:

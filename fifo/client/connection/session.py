@@ -190,10 +190,13 @@ class Session:
 
     async def _keep(self) -> None:
         """Connect, wait until it is lost, again; until closed or refused for good."""
+        last: str | None = None
         while self.fatal is None:
             before = self.identity.session
+            # A leader that hands over names the next one; one that is lost names none.
+            lost = last is not None and self.dialer.hint == last
             try:
-                link, welcome = await self.dialer.dial(self._hello)
+                link, welcome = await self.dialer.dial(self._hello, lost=lost)
             except SessionEnded as error:
                 # The control connection may have reported it first: then this is about the old one.
                 if self.identity.session == before:
@@ -207,6 +210,7 @@ class Session:
                 link.close()
                 await asyncio.sleep(limits.REDIAL_PATIENT_MAX_S)
                 continue
+            last = link.address
             self._lost.clear()
             self._attach(link, welcome)
             await self._lost.wait()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias
 
 from fifo.wire import Code, RemoteProtocolError, State, agree
 from fifo.wire import limits as wire_limits
@@ -29,6 +30,9 @@ from node.broker.connections.authentication import MECHANISMS, Authentication, D
 from node.broker.connections.connection import Connection
 from node.broker.connections.registry import Connections
 from node.raft import RaftNode
+
+_Waits: TypeAlias = tuple[float, Callable[[], None]]
+"""Until when a client waits for a leader, and its hello again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +64,17 @@ class Handshake:
         connections: Connections,
         authentication: Authentication,
         leading: Callable[[], Admitting | None],
+        now: Callable[[], float],
     ) -> None:
-        """`leading`: the term that this node leads, or None."""
+        """`leading`: the term that this node leads, or None; `now`: monotonic seconds."""
         self._identity = identity
         self._raft = raft
         self._connections = connections
         self._authentication = authentication
         self._leading = leading
+        self._now = now
+        self.waiting: dict[Connection, _Waits] = {}
+        """Clients that came while no leader was known; looked at in each turn."""
         self._challenged: dict[Connection, Hello] = {}
 
     def redirect(self, *, moved: bool) -> Redirect:
@@ -90,9 +98,35 @@ class Handshake:
         elif hello.role != ROLE_OBSERVER and self._admitting(hello) is None:
             # Before asking for a secret: only the leader needs to see it.
             self._connections.known(connection)
+            self._send_on(connection, partial(self._before_secret, connection, hello))
+        else:
+            self._identify(connection, hello)
+
+    def _before_secret(self, connection: Connection, hello: Hello) -> None:
+        if self._admitting(hello) is None:
             connection.close(self.redirect(moved=False))
         else:
             self._identify(connection, hello)
+
+    def _send_on(self, connection: Connection, again: Callable[[], None]) -> None:
+        """Name the leader; `again` handles, a little later, a client that came too early."""
+        if self._raft.knows_leader() or len(self.waiting) >= limits.LEADER_WAITING_MAX:
+            connection.close(self.redirect(moved=False))
+        else:
+            self.waiting[connection] = self._now() + limits.LEADER_WAIT_SECONDS, again
+
+    def look(self) -> None:
+        """Answer the clients that wait for a leader, if there is one or they have waited enough."""
+        known, now = self._raft.knows_leader(), self._now()
+        over = [one for one, (until, _) in self.waiting.items() if known or until <= now]
+        for connection in over:
+            _, again = self.waiting.pop(connection)
+            if not connection.open:
+                continue
+            if known:
+                again()
+            else:
+                connection.close(self.redirect(moved=False))
 
     def _without_users(self, connection: Connection, hello: Hello) -> None:
         if hello.user is None and hello.mechanism is None:
@@ -154,7 +188,7 @@ class Handshake:
         elif (leadership := self._admitting(hello)) is not None:
             leadership.admit(connection, hello)
         else:
-            connection.close(self.redirect(moved=False))
+            self._send_on(connection, partial(self._let_in, connection, hello))
 
     def _admitting(self, hello: Hello) -> Admitting | None:
         """The term that this node leads, if it is later than the one that the client has.
@@ -168,8 +202,9 @@ class Handshake:
         return leadership
 
     def forget(self, connection: Connection) -> None:
-        """Drop the challenge of a closed connection."""
+        """Drop what a closed connection waits for."""
         self._challenged.pop(connection, None)
+        self.waiting.pop(connection, None)
 
     def welcome(
         self,
