@@ -371,6 +371,32 @@ async def test_a_full_buffer_does_not_starve_the_rest_of_the_program() -> None:
         assert turns >= 1000 // limits.TURN_MESSAGES - 1
 
 
+async def test_a_message_whose_ack_was_never_sent_is_lost_where_its_session_ended() -> None:
+    async with Peer() as peer, consuming(peer) as (client, messages):
+        peer.line().deliver(11, 1, bodies(1))
+        [message] = await take(messages, 1)
+        old = peer.line().hello
+        assert old is not None
+
+        def opening(line: Line, hello: Hello) -> Message:
+            if hello.session == old.session:
+                return Error(Code.SESSION_ENDED, "too long away")
+            return welcome(line, hello)
+
+        asked: list[asyncio.Task[fifo.SettleResult]] = []
+        client.on_disconnected = lambda _: asked.append(
+            asyncio.create_task(message.ack(receipt=True))
+        )
+        peer.opening = opening
+        peer.line().drop()
+        await until(lambda: asked)
+        with pytest.raises(fifo.SessionEnded) as ended:
+            await asked[0]
+        assert not ended.value.unknown
+        assert message.is_lost
+        assert message.lock_lost.is_set()
+
+
 async def test_when_the_session_ended_locks_are_lost_and_the_consumer_subscribes_again() -> None:
     async with Peer() as peer, consuming(peer, settles=False) as (client, messages):
         peer.line().deliver(11, 1, bodies(3))

@@ -517,6 +517,8 @@ class Settler:
                     ledger.watch(message.lock_ends_at)
             elif not error.unknown:
                 message.settlement = None
+                if ledger.void and not message.is_lost:
+                    self.session.flag_lost((message,))
         awaited = settlement.is_awaited
         if awaited:
             assert settlement.future is not None, "a caller waits for it"
