@@ -28,13 +28,13 @@ def note(*words: object) -> None:
         log.write((" ".join(map(str, words)) + "\n").encode())
 
 
-@app.task(acks_late=True)
+@app.task(acks_late=True)  # type: ignore[untyped-decorator]  # celery has no types
 def late(number: int) -> None:
     """Acknowledged after it ran."""
     note("late", number, os.getppid())
 
 
-@app.task
+@app.task  # type: ignore[untyped-decorator]  # celery has no types
 def early(number: int) -> int:
     """Acknowledged before it runs."""
     note("early", number, os.getppid())
