@@ -280,6 +280,50 @@ async def test_a_client_reconnects_with_the_same_session() -> None:
         assert hellos[0].incarnation == hellos[1].incarnation
 
 
+async def test_a_connection_that_was_lost_before_it_was_reported_is_not_reported_lost() -> None:
+    def opening(line: Line, hello: Hello) -> Message | None:
+        hellos.append(hello)
+        if len(hellos) != 2:
+            return welcome(line, hello)
+        line.send(welcome(line, hello))
+        line.drop()
+        return None
+
+    hellos: list[Hello] = []
+    async with Peer() as peer:
+        peer.opening = opening  # type: ignore[assignment]
+        events: list[str] = []
+        async with fifo.connect(peer.url) as client:
+            client.on_connected = lambda address: events.append("connected")
+            client.on_disconnected = lambda error: events.append("disconnected")
+            peer.line().drop()
+            await until(lambda: "connected" in events)
+        assert len(hellos) == 3
+        assert events == ["disconnected", "connected"]
+
+
+async def test_callbacks_that_raise_keep_no_client_from_a_leader(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def opening(line: Line, hello: Hello) -> Message:
+        hellos.append(hello)
+        return welcome(line, hello)
+
+    def refuse(_: object) -> None:
+        raise ValueError("a bug of the program")
+
+    hellos: list[Hello] = []
+    async with Peer() as peer:
+        peer.opening = opening
+        async with fifo.connect(peer.url) as client:
+            client.on_connected = client.on_disconnected = refuse
+            for count in (2, 3):
+                peer.line().drop()
+                await until(lambda: client.connected and len(hellos) == count)  # noqa: B023 # awaited
+    found = [record.getMessage() for record in caplog.records if record.exc_info]
+    assert found == ["on_disconnected failed", "on_connected failed"] * 2
+
+
 async def test_a_moved_leader_is_found_where_the_redirect_says() -> None:
     async with Peer() as old, Peer() as new, fifo.connect(old.url) as client:
         old.opening = redirect_to(new.address)  # type: ignore[assignment]

@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from fifo.client import limits
 from fifo.client.connection.calls import EXPIRED, Call, Expected, Tries, until
@@ -68,6 +68,7 @@ from fifo.wire.messages import (
 )
 
 _log = logging.getLogger("fifo.client")
+_T = TypeVar("_T")
 
 
 _CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
@@ -157,6 +158,8 @@ class Session:
         self.on_identity: Callable[[], object] | None = None
         self.on_connected: Callable[[str], object] | None = None
         self.on_disconnected: Callable[[FifoError], object] | None = None
+        self._reported = False
+        """Whether the connection was reported: only then is its loss."""
         self._sinks: dict[int, Sink] = {}
         self._listeners: dict[int, Listener] = {}
         self._found: frozenset[int] = frozenset()  # the node's consumers, not looked at yet
@@ -247,8 +250,9 @@ class Session:
         self._cancel_strangers()
         if not self._first.done():
             self._first.set_result(None)
+        self._reported = True
         if self.on_connected is not None:
-            self.on_connected(link.address)
+            _report("on_connected", self.on_connected, link.address)
 
     def follow(self, address: str) -> None:
         """The control connection was welcomed at `address`: go there, if it leads a later term."""
@@ -286,8 +290,9 @@ class Session:
         self._lost.set()
         if self.fatal is None:
             _log.info("lost the connection: %s", error)
-        if self.on_disconnected is not None:
-            self.on_disconnected(error)
+        reported, self._reported = self._reported, False
+        if reported and self.on_disconnected is not None:
+            _report("on_disconnected", self.on_disconnected, error)
 
     def link_writable(self, link: Link) -> None:
         """Unsent bytes have drained."""
@@ -697,3 +702,11 @@ def _unknown(error: FifoError) -> FifoError:
 def _log_error(message: Message, future: asyncio.Future[Any]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
         _log.info("%s: %s", type(message).__name__, error)
+
+
+def _report(name: str, callback: Callable[[_T], object], value: _T) -> None:
+    """Call the program: what it raises is its own, and ends no connection."""
+    try:
+        callback(value)
+    except Exception:
+        _log.exception("%s failed", name)

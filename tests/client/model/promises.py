@@ -37,12 +37,17 @@ class Promises:
         self.done: set[str] = set()
         """Messages whose ack was confirmed to a program."""
         truth.on_hand_out = self.one_holder
+        self.broken: AssertionError | None = None
 
     def holds(self, promise: str, true: object, text: str) -> None:
-        """Compare once. Raises AssertionError where the promise does not hold."""
+        """Compare once. Raises AssertionError where the promise does not hold.
+
+        It is kept too: the client logs what callbacks raise.
+        """
         self.heard.compared(promise)
         if not true:
-            raise AssertionError(f"{self.clock():.4f} s: {promise}: {text}")
+            self.broken = AssertionError(f"{self.clock():.4f} s: {promise}: {text}")
+            raise self.broken
 
     # --- publishing -------------------------------------------------------------------------------
 
@@ -169,6 +174,8 @@ class Promises:
 
     def flags(self) -> None:
         """Look at what programs can look at any time."""
+        if self.broken is not None:
+            raise self.broken
         for letter in self.heard.letters:
             message, lock = letter.message, letter.lock
             if not letter.actor.is_alive or message.ledger.void:
