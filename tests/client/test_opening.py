@@ -291,7 +291,7 @@ async def test_a_connection_that_was_lost_before_it_was_reported_is_not_reported
 
     hellos: list[Hello] = []
     async with Peer() as peer:
-        peer.opening = opening  # type: ignore[assignment]
+        peer.opening = opening
         events: list[str] = []
         async with fifo.connect(peer.url) as client:
             client.on_connected = lambda address: events.append("connected")
