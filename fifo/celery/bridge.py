@@ -132,6 +132,12 @@ class Bridge:
             LOOPS.put_back(self._thread)
         self.abandon()
 
+    def end_soon(self) -> None:
+        """Begin to end, and wait for nothing: the connection was dropped, not closed."""
+        if self.alive:
+            self._main_task.add_done_callback(lambda _: LOOPS.put_back(self._thread, wait=False))
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
     def abandon(self) -> None:
         """Close the pipe: in a fork, to which the thread does not belong."""
         with self._condition:

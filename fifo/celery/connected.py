@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import time
+import weakref
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -75,6 +76,8 @@ class Connected:
         self.transient: set[str] = set()
         self._holds: dict[str, fifo.Consumer[fifo.Message]] = {}
         self.exchanges = Exchanges(self._names, time.monotonic)
+        # kombu's pools drop connections that they have not closed.
+        weakref.finalize(self, bridge.end_soon)
 
     @property
     def connected(self) -> bool:

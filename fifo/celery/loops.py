@@ -22,21 +22,23 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.loop = asyncio.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop
+        self._runs = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fifo celery", daemon=True)
         self._thread.start()
+        self._runs.wait()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
+        with asyncio.Runner() as runner:  # which cancels, in the end, what is still under way
+            self.loop = runner.get_loop()
+            self.loop.call_soon(self._runs.set)
             self.loop.run_forever()
-        finally:
-            self.loop.close()
 
-    def end(self) -> None:
+    def end(self, *, wait: bool = True) -> None:
         """Stop the loop, and wait for the thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(limits.CLOSE_S)
+        if wait:
+            self._thread.join(limits.CLOSE_S)
 
 
 class Loops:
@@ -59,10 +61,10 @@ class Loops:
             self._shared = LoopThread()
         return self._shared
 
-    def put_back(self, thread: LoopThread) -> None:
+    def put_back(self, thread: LoopThread, *, wait: bool = True) -> None:
         """End the loop of a client that is closed, but for one that others share."""
         if thread is not self._shared:
-            thread.end()
+            thread.end(wait=wait)
 
     def environment(self) -> Environment:
         """The environment of a client on such a loop: its control connection runs there too."""

@@ -90,8 +90,9 @@ class Transport(KombuTransport):  # type: ignore[misc]  # kombu has no types
         return connection.connected
 
     def _collect(self, connection: Connected | None) -> None:
-        """In a fork: let go of the parent's connection."""
+        """Let go of a connection without waiting; in a fork it is the parent's, which keeps it."""
         if connection is not None:
+            connection.bridge.end_soon()
             connection.bridge.abandon()
 
     def register_with_event_loop(self, connection: Connected, loop: Any) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kombu import pools
 
 from tests.celery import workers
 from tests.celery.app import EARLY, LATE, made
@@ -26,6 +27,11 @@ def app(shared_cluster: SharedCluster) -> Any:
     """An app that sends tasks to the workers."""
     with made(shared_cluster.url) as found:
         yield found
+        pools.reset()
+    for thread in threading.enumerate():
+        if thread.name == "fifo celery":
+            thread.join(SECONDS)
+            assert not thread.is_alive(), "a connection was not closed"
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
@@ -44,6 +50,7 @@ async def test_a_worker_of_each_pool_runs_tasks_and_answers(
             assert app.control.ping(timeout=SECONDS, limit=1) == [{"w@drill": {"ok": "pong"}}]
             (active,) = app.control.inspect(timeout=SECONDS, limit=1).active_queues().values()
             assert {queue["name"] for queue in active} == {"late", "early"}
+            app.backend.result_consumer.stop()  # a thread's own
 
         await asyncio.to_thread(use)
         assert "Traceback" not in await asyncio.to_thread(worker.stop)

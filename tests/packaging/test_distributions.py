@@ -57,12 +57,12 @@ def files_of(wheel: Path) -> set[str]:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
-def sources_of(package: str) -> set[str]:
-    """Files of a package in the checkout, without caches."""
-    paths = (set_up.ROOT / package).rglob("*")
+def sources_of(*packages: str) -> set[str]:
+    """Files of packages in the checkout, without caches."""
     return {
         str(path.relative_to(set_up.ROOT))
-        for path in paths
+        for package in packages
+        for path in (set_up.ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
@@ -76,11 +76,11 @@ def requirements_of(wheel: Path) -> set[Requirement]:
     return {one for one in found if one.marker is None or "extra" not in str(one.marker)}
 
 
-def test_the_client_is_fifo_with_its_pytest_plugin_and_requires_msgpack_alone(
+def test_the_client_is_fifo_with_its_plugins_and_requires_msgpack_alone(
     distributions: Path,
 ) -> None:
     wheel = wheel_of(distributions, "fifo_quorum")
-    assert files_of(wheel) == sources_of("fifo") | sources_of("pytest_fifo")
+    assert files_of(wheel) == sources_of("fifo", "pytest_fifo", "pyspark_fifo")
     assert {one.name for one in requirements_of(wheel)} == {"msgpack"}
 
 
