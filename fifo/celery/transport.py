@@ -90,7 +90,7 @@ class Transport(KombuTransport):  # type: ignore[misc]  # kombu has no types
         return connection.connected
 
     def _collect(self, connection: Connected | None) -> None:
-        """Let go of a connection without waiting; in a fork it is the parent's, which keeps it."""
+        """End a connection without waiting; in a fork it is the parent's, which keeps it."""
         if connection is not None:
             connection.bridge.end_soon()
             connection.bridge.abandon()

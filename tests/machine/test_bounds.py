@@ -585,6 +585,7 @@ def test_returned_messages_are_sent_in_one_run_per_batch() -> None:
     assert calls < 8 * 600, "a fetch does much for each of them"
 
 
+@pytest.mark.slow
 def test_a_fetch_of_single_reservations_continues_in_slices() -> None:
     bench = Bench(check=False)
     bench.declare("q")

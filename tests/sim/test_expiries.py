@@ -111,6 +111,7 @@ def test_expiries_that_trickle_cost_one_entry_per_look() -> None:
     assert scene.unacknowledged == []
 
 
+@pytest.mark.slow
 def test_expiries_beside_other_due_work_cost_little_more() -> None:
     """Returned with a backoff, they fall due as they end: an entry more per second for acks."""
     scene = Scene(timeout_backoff="fixed:200ms")

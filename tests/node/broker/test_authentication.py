@@ -135,6 +135,7 @@ def test_a_thousand_that_come_at_once_with_one_secret_cost_one_hash() -> None:
     assert bench.names() == ["ann"] * 1000
 
 
+@pytest.mark.slow
 def test_a_user_that_does_not_exist_costs_as_much_as_one_that_does() -> None:
     bench = Bench(user("ann"), User("prog", None, user("prog").token))
     for name in ("absent", "prog"):
@@ -143,6 +144,7 @@ def test_a_user_that_does_not_exist_costs_as_much_as_one_that_does() -> None:
     assert bench.names() == [None, None]
 
 
+@pytest.mark.slow
 def test_too_many_different_secrets_at_once_are_refused_unhashed() -> None:
     # Users that exist: their hashes are cheap here, and that of a name that is not known is not.
     names = [f"u{i}" for i in range(limits.LOGINS_CHECKED_PER_ADDRESS_MAX + 1)]
@@ -157,6 +159,7 @@ def test_too_many_different_secrets_at_once_are_refused_unhashed() -> None:
     assert bench.names()[-1] is None
 
 
+@pytest.mark.slow
 def test_a_full_queue_of_passwords_drops_who_has_failed_most() -> None:
     bench = Bench()
     bench.door.failures.note("10.0.0.66", "ann")
@@ -215,6 +218,7 @@ def test_a_new_address_waits_for_two_of_fifty_first_guesses_before_it(at: str, h
     assert "ann" in bench.names()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", GUESSED_AT)
 def test_a_new_address_waits_for_two_of_fifty_first_guesses_after_it(at: str) -> None:
     bench = with_many_users()

@@ -274,6 +274,7 @@ BURSTS: dict[str, tuple[int, Callable[[int], bytes]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BURSTS)
 async def test_a_burst_in_one_write_is_handled_in_turns_and_another_client_in_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

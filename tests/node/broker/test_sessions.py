@@ -719,6 +719,7 @@ async def test_a_refused_publish_refuses_those_behind_it(node: Node) -> None:
     await client.close()
 
 
+@pytest.mark.slow
 async def test_a_list_of_many_queues_is_cut_at_its_limit(node: Node) -> None:
     client = await connected(node.me.client)
     for number in range(1500):

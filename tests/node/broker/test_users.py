@@ -66,6 +66,7 @@ def code_of(answer: Message) -> str:
     return answer.code
 
 
+@pytest.mark.slow
 async def test_only_an_authenticated_user_gets_in(tmp_path: Path) -> None:
     async with running(tmp_path, 1, users=(ANN, BOB)) as cluster:
         node = await cluster.leader()

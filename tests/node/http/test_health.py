@@ -63,6 +63,7 @@ async def test_an_alarm_is_shown_by_every_view_of_a_node(tmp_path: Path) -> None
             assert (await client.queue("orders")).alarms == ()
 
 
+@pytest.mark.slow
 async def test_a_leader_that_holds_too_much_for_its_clients_refuses_publishes(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from node.raft import limits
 from tests.support.raft_state import KEPT_ENTRIES, SimState
 from tests.support.raft_world import SimNode, World
@@ -56,6 +58,7 @@ def enough(world: World) -> bool:
     return all(node.storage.free_bytes() >= back for node in world.nodes.values())
 
 
+@pytest.mark.slow
 def test_an_emptied_group_has_room_again_within_30_s_and_idle() -> None:
     world, leader = small_disks()
     fill(world, leader)
@@ -70,6 +73,7 @@ def test_an_emptied_group_has_room_again_within_30_s_and_idle() -> None:
     world.checks.at_rest()
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_filled_again_and_again_gets_its_room_back_each_time() -> None:
     world, leader = small_disks()
     for _ in range(3):
@@ -80,6 +84,7 @@ def test_a_queue_that_is_filled_again_and_again_gets_its_room_back_each_time() -
     world.checks.at_rest()
 
 
+@pytest.mark.slow
 def test_the_older_of_two_snapshots_goes_where_nothing_new_was_applied() -> None:
     world, leader = small_disks(snapshot_bytes=CAPACITY_BYTES // 3)
     fill(world, leader)
