@@ -118,6 +118,7 @@ class Worker:
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(handler_ms=st.floats(0.5, 20), round_trip_ms=st.floats(1, 100), tasks=st.integers(1, 8))
 @example(handler_ms=0.5, round_trip_ms=100, tasks=8)

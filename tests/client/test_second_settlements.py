@@ -248,6 +248,7 @@ async def test_of_two_callers_the_one_that_does_not_wait_has_its_event() -> None
         assert unsettled == [message]
 
 
+@pytest.mark.slow
 def test_the_blocking_twin_waits_for_the_first_as_well() -> None:
     with PeerThread() as thread:
         peer = thread.peer

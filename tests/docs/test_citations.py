@@ -67,6 +67,7 @@ def texts() -> Iterator[Path]:
                 yield path
 
 
+@pytest.mark.slow
 def test_every_citation_resolves() -> None:
     found = [
         f"{name}: {offence}"

@@ -54,6 +54,7 @@ def forgotten_in_ticks(how: str) -> None:
     invariants.check(bench.machine.state)
 
 
+@pytest.mark.slow
 def test_a_named_producer_of_very_many_queues_is_forgotten_in_ticks() -> None:
     forgotten_in_ticks("forgotten")
 

@@ -27,6 +27,7 @@ def journeys(walk: Walk) -> Mapping[str, Sequence[Step]]:
     return walk.journeys
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_packages_and_functions_of_a_run(
     journeys: Mapping[str, Sequence[Step]],
 ) -> None:
@@ -41,6 +42,7 @@ def test_the_way_of_a_publish_has_no_gap(journeys: Mapping[str, Sequence[Step]])
     assert functions.issuperset((*LANDMARKS, "Machine.apply_batch", "DurableLog.sync"))
 
 
+@pytest.mark.slow
 def test_reading_a_page_gives_every_step_back(journeys: Mapping[str, Sequence[Step]]) -> None:
     expected = {
         name: {(step.actor, step.room, step.function) for step in steps}

@@ -316,6 +316,7 @@ def test_columns_above_their_share_of_a_frame_are_refused() -> None:
     assert caught.value.code is Code.TOO_LARGE
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(publications(), st.integers(1, 7))
 def test_the_parts_of_a_publication_are_its_messages_in_order(

@@ -191,6 +191,7 @@ def test_a_hostile_header_only_breaks_the_stream(name: str) -> None:
     assert refused(with_header(BOMBS[name])).code is Code.PROTOCOL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_costs_memory_by_its_bytes_and_not_by_its_claimed_sizes(name: str) -> None:
     data = with_header(BOMBS[name])

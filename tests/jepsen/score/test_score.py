@@ -24,6 +24,7 @@ def scored() -> tuple[Scored, ...]:
     return tuple(score(list(made()), plain))
 
 
+@pytest.mark.slow
 def test_the_plain_checkers_catch_every_mutation_and_raise_no_false_alarm() -> None:
     assert wrong({"plain": list(scored())}) == []
 

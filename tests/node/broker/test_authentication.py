@@ -205,6 +205,7 @@ def with_many_users() -> Bench:
     return Bench(*(user(name) for name in ("ann", "bob", *(f"u{host}" for host in range(50)))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hashed", [0, 1, 2])
 @pytest.mark.parametrize("at", GUESSED_AT)
 def test_a_new_address_waits_for_two_of_fifty_first_guesses_before_it(at: str, hashed: int) -> None:
@@ -230,6 +231,7 @@ def test_a_new_address_waits_for_two_of_fifty_first_guesses_after_it(at: str) ->
     assert "ann" in bench.names()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known_by", ["token", "password"])
 @pytest.mark.parametrize("at", GUESSED_AT)
 def test_an_address_where_a_secret_was_right_waits_for_no_first_guess(

@@ -447,6 +447,7 @@ SCENARIOS: list[tuple[Callable[..., None], type[Core]]] = [
 IDS = [scenario.__name__ for scenario, _ in SCENARIOS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [scenario for scenario, _ in SCENARIOS], ids=IDS)
 def test_the_hazard_does_not_show(scenario: Callable[[], None]) -> None:
     scenario()
