@@ -7,6 +7,8 @@ Owns one test for each cost. Must not know how long any takes: `python -m bench.
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from fifo.machine import Machine, commands, effects, invariants, limits, replies
 from fifo.words import bounds
 from tests.machine.test_bounds import carry_on
