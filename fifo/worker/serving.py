@@ -77,8 +77,9 @@ async def _work(
     )
     await worker.start()
     queues = ", ".join(app.queues())
-    most = settings.concurrency
-    _log.info("ready: %d tasks, queues %s, %d at once", len(app.tasks), queues, most)
+    tasks, most = len(app.tasks), settings.concurrency
+    noun = "task" if tasks == 1 else "tasks"
+    _log.info("ready: %d %s, queues %s, %d at once", tasks, noun, queues, most)
     client.on_disconnected = lambda _error: announcing.say("starting")
     client.on_connected = lambda _address: announcing.say("ready")
     announcing.say("ready")

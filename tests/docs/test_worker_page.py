@@ -44,7 +44,7 @@ def test_the_first_worker_runs_as_it_stands(
 ) -> None:
     folder = ROOT / "examples"
     started.append(worker := Command(folder, "orders:app", "-c", "16", url=shared_cluster.url))
-    worker.until("ready: 1 tasks, queues orders, 16 at once")
+    worker.until("ready: 1 task, queues orders, 16 at once")
     sent = subprocess.run(
         [sys.executable, "send_order.py"],
         cwd=folder,

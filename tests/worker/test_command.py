@@ -92,7 +92,7 @@ def test_sigterm_ends_what_is_at_work_and_a_second_one_releases_it(
     (tmp_path / "shop.py").write_text(APP)
     with fifo.blocking.connect(shared_cluster.url) as client:
         started.append(worker := Command(tmp_path, "shop:app", url=shared_cluster.url))
-        worker.until("ready: 1 tasks, queues orders, 16 at once")
+        worker.until("ready: 1 task, queues orders, 16 at once")
         client.publish("orders", b'{"number": 1, "seconds": 0.3}', headers={"task": "ship"})
         worker.until("began 1")
         worker.signal(signal.SIGTERM)
@@ -216,7 +216,7 @@ def test_a_changed_file_is_loaded_and_one_that_is_wrong_waits_for_the_next_chang
 ) -> None:
     (tmp_path / "shop.py").write_text(APP)
     started.append(worker := Command(tmp_path, "shop:app", "--reload", url=shared_cluster.url))
-    worker.until("ready: 1 tasks")
+    worker.until("ready: 1 task")
     (tmp_path / "shop.py").write_text("def broken(:\n")
     worker.until("shop.py changed: the workers are started again")
     worker.until("fifo worker: module shop does not import: SyntaxError")
