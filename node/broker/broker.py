@@ -121,7 +121,8 @@ class Broker:
 
     def on_role(self, role: str, term: int) -> None:
         """Follow a change of this node's role or term. A leader's first entry is `lead(term)`."""
-        logger.info("event=role role=%s term=%d", role, term)
+        cause = self._raft.role_cause
+        logger.info("event=role role=%s term=%d cause=%s", role, term, cause)
         if self.leadership is not None:
             self._resign(self.leadership)
         if role == "leader":

@@ -290,6 +290,8 @@ class Core(CommitPath):
         if not self.asked_to_stand:
             self.election_deadline = now + self.election_timeout()
         news = leader is not self.leader
+        if term > self.term or self.role != FOLLOWER:
+            self.role_cause = f"{leader.id} leads"
         if term > self.term:
             self.set_term(term, None)
             news = True
@@ -303,7 +305,7 @@ class Core(CommitPath):
         there is something to do about it: of the answers to a round most come after its commit."""
         term = message["term"]
         if term > self.term:
-            self._step_down(term)
+            self._step_down(node, term)
             return True
         if term < self.term or self.role != LEADER:
             self.counters.stale_acks_dropped_total += 1
@@ -353,7 +355,7 @@ class Core(CommitPath):
     def on_snapshot_ack(self, node: PeerNode, message: Message) -> bool:
         """Take a peer's progress with the snapshot that it is sent."""
         if message["term"] > self.term:
-            self._step_down(message["term"])
+            self._step_down(node, message["term"])
             return True
         if message["term"] < self.term or self.role != LEADER:
             self.counters.stale_acks_dropped_total += 1
@@ -422,6 +424,7 @@ class Core(CommitPath):
 
     def become_leader(self) -> None:
         """A new leadership: nothing of an earlier one counts, and nothing is proven yet."""
+        self.role_cause = f"elected, because {self.role_cause}"
         self.lease.begin()
         self._proof_wanted_at = None
         self.rooms.begin()

@@ -135,6 +135,8 @@ class Elections(Library):
         """The member that was granted a pre-vote last, and for which term."""
         self._put_off: tuple[PeerNode, Message, float] | None = None
         """The last question of a member that wants to stand which came too early to grant it."""
+        self.role_cause = "it has started"
+        """Why this node took on its role or term last, for people."""
 
     def _make_replication(self, environment: RaftEnvironment) -> Replication:
         return self.replication_class(
@@ -174,7 +176,8 @@ class Elections(Library):
         """Whether there is a connection to `node` now."""
         return node in self.connected_peers
 
-    def _step_down(self, term: int) -> None:
+    def _step_down(self, node: PeerNode, term: int) -> None:
+        self.role_cause = f"{node.id} is in term {term}"
         self.set_term(term, None)
         self.set_role(FOLLOWER)
         self.leader = None
@@ -226,6 +229,8 @@ class Elections(Library):
         if self.sticky() and not asked and not promised:
             self.counters.votes_refused_sticky_total += 1
             return False
+        if message["term"] > self.term:
+            self.role_cause = f"{node.id} stands for election"
         self.stock_receive(node, message)
         return True
 
@@ -262,12 +267,14 @@ class Elections(Library):
             self.election_deadline = max(self.election_deadline, now)
             return
         if self.asked_to_stand:
+            self.role_cause = "the leader handed over to it"
             self.election_deadline = NEVER
         if self.election_deadline > now:
             return
         if self.election_deadline == NEVER:
             return  # The others agreed, or the leader asked for it: this tick stands.
         early = self.misses_leader() and now < self._early_at + self.config.min_timeout_seconds
+        self.role_cause = self._why_stand(now)
         self.election_deadline = now + self._pre_vote_pause(early=early)
         # The same question again where answers to it may be on their way.
         number = self.prevote.number if early and self.prevote.asking else self.prevote.ask()
@@ -284,6 +291,13 @@ class Elections(Library):
                     "last_log_term": end.term,
                 },
             )
+
+    def _why_stand(self, now: float) -> str:
+        if self.leader is None or self._heard_at == NEVER:
+            return "it knows of no leader"
+        if self.misses_leader():
+            return f"its connection to the leader {self.leader.id} ended"
+        return f"the leader {self.leader.id} was silent for {now - self._heard_at:.2f} s"
 
     def _pre_vote_pause(self, *, early: bool) -> float:
         """Until the question is asked again: soon, where the others are about to notice too that
@@ -336,7 +350,7 @@ class Elections(Library):
         """An answer to our question; with a majority the next tick stands for election."""
         if message["term"] > self.term:
             self.prevote.stop()
-            self._step_down(message["term"])
+            self._step_down(node, message["term"])
             return True
         if not message["granted"] or self.role == LEADER:
             return False
@@ -506,6 +520,7 @@ class Elections(Library):
     def _retire(self) -> None:
         """The target did not stand, or was not elected: lead no longer, for without a lease."""
         self.transfer = None
+        self.role_cause = "it handed over, and the other was not elected"
         self.set_role(FOLLOWER)
         self.leader = None
         self.election_deadline = self.clock() + self.election_timeout()

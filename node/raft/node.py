@@ -317,6 +317,11 @@ class RaftNode:
         return ROLES[self._core.role]
 
     @property
+    def role_cause(self) -> str:
+        """Why this node took on its role or term last, for people: it starts no sentence."""
+        return self._core.role_cause
+
+    @property
     def is_leader(self) -> bool:
         """Whether this node leads and its owner was notified. Another node may lead a later
         term already: `led_at` says when that was impossible. A node that is closed

@@ -116,10 +116,11 @@ async def judge(nodes: Nodes, kind: str, seconds: float, seed: int) -> Verdict:
         later = await nodes.term()
         if later != term and kind != LEADER_RESTARTED:
             found.broken.append(f"an election: term {term} became {later}")
+            found.says = "; ".join(_changes(logs, nodes.logs()))
     found.broken += _said(logs, nodes.logs())
     if kind in GUESSED:
         found.broken += visits.broken()
-        found.says = visits.says()
+        found.says = "; ".join(filter(None, (found.says, visits.says())))
     await _memory_back(nodes, found, memory)
     await _sessions_ended(nodes, found)
     return found
@@ -162,6 +163,16 @@ def _add(found: Verdict, name: str, cost: Path) -> None:
         found.broken.append(f"{name} has sent nothing: no attack was carried out")
     for name in ("frames", "connections", "sent_bytes", "cpu_seconds"):
         setattr(found, name, getattr(found, name) + spent[name])
+
+
+def _changes(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
+    """Changes of role and their causes, and what else was logged about disks and peers."""
+    return [
+        f"{name}: {line.partition('event=')[2]}"
+        for name, lines in after.items()
+        for line in lines[len(before[name]) :]
+        if "event=role" in line or "event=transfer" in line
+    ]
 
 
 def _said(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
