@@ -11,14 +11,17 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from node.table import ConfigError, Table, label_of, quoted, read_toml
 from node.users import User, read_users, user_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
+
+T = TypeVar("T")
 
 BASE_PORT_DEFAULT: Final = 7100
 """First port of a local cluster: node i (from 0) listens at base + 10 i + 1, + 2 and + 3."""
@@ -225,36 +228,73 @@ def load_config(path: Path) -> ClusterConfig:
 
     Raises ConfigError, whose one line names the file and the key.
     """
+    config, problems = examine(path)
+    if problems:
+        raise problems[0]
+    assert config is not None, "there is one where there are no problems"
+    return config
+
+
+def examine(path: Path) -> tuple[ClusterConfig | None, list[ConfigError]]:
+    """Read and check a ``cluster.toml``, and find the first problem of each of its sections; the
+    configuration is None where there are any."""
     label = label_of(path)
-    document = read_toml(path, label)
+    folder = path.absolute().parent
+    problems: list[ConfigError] = []
+
+    def part(read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except ConfigError as error:
+            problems.append(error)
+            return None
+
+    document = part(lambda: read_toml(path, label))
+    if document is None:
+        return None, problems
     top = Table(document, label, "")
+    cluster = part(lambda: _cluster_keys(top, folder))
+    tables = part(lambda: top.tables("node"))
+    users = part(lambda: read_users(top.tables("user", required=False)))
+    raft = part(lambda: _raft_settings(top.table("raft", required=False)))
+    limits = part(lambda: _limit_settings(top.table("limits", required=False)))
+    tls = part(lambda: _tls_settings(top.table("tls", required=False), folder))
+    part(top.finish)
+    secret = None
+    if cluster is not None and cluster.secret_file is not None:
+        secret_file = cluster.secret_file
+        secret = part(lambda: _read_secret(secret_file, label))
+    nodes = [part(partial(_node_config, table, folder)) for table in tables or ()]
+    if problems or cluster is None:
+        return None, problems
+    config = ClusterConfig(
+        name=cluster.name,
+        cluster_id=cluster_id_of(cluster.name),
+        secret=secret,
+        nodes=tuple(node for node in nodes if node is not None),
+        raft=raft or RaftSettings(),
+        limits=limits or LimitSettings(),
+        tls=tls,
+        users=users or (),
+        path=path,
+        secret_file=cluster.secret_file,
+    )
+    part(lambda: _check_members(config, label))
+    part(lambda: _check_exposure(config, label))
+    return (None if problems else config), problems
+
+
+class _ClusterKeys(NamedTuple):
+    name: str
+    secret_file: Path | None
+
+
+def _cluster_keys(top: Table, folder: Path) -> _ClusterKeys:
     cluster = top.table("cluster")
     name = cluster.name("name")
     secret_file = cluster.optional_text("secret_file")
     cluster.finish()
-    node_tables = top.tables("node")
-    users = read_users(top.tables("user", required=False))
-    raft = _raft_settings(top.table("raft", required=False))
-    limits = _limit_settings(top.table("limits", required=False))
-    folder = path.absolute().parent
-    tls = _tls_settings(top.table("tls", required=False), folder)
-    top.finish()
-    secret_path = None if secret_file is None else folder / secret_file
-    config = ClusterConfig(
-        name=name,
-        cluster_id=cluster_id_of(name),
-        secret=None if secret_path is None else _read_secret(secret_path, label),
-        nodes=tuple(_node_config(table, folder) for table in node_tables),
-        raft=raft,
-        limits=limits,
-        tls=tls,
-        users=users,
-        path=path,
-        secret_file=secret_path,
-    )
-    _check_members(config, label)
-    _check_exposure(config, label)
-    return config
+    return _ClusterKeys(name, None if secret_file is None else folder / secret_file)
 
 
 def cluster_config(count: int, base_port: int, directory: Path) -> ClusterConfig:

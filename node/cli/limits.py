@@ -105,3 +105,6 @@ PROGRESS_S: Final = 2.0
 
 MOVE_MESSAGES: Final = 10_000
 """Messages per request of a move: what the machine moves in one step."""
+
+CERTIFICATE_DAYS_MIN: Final = 21
+"""A certificate that ends sooner is reported: three weeks span a holiday and a slow authority."""

@@ -18,7 +18,7 @@ from typer.main import get_command
 import fifo
 from fifo.loop import new_loop
 from fifo.worker.command import main as run_worker
-from node.cli import admin, cluster, look, message, output, people, queue, user
+from node.cli import admin, cluster, config, look, message, output, people, queue, user
 from node.cli.bench import bench
 from node.cli.consume import consume
 from node.cli.errors import FAILED, INTERRUPTED, USAGE, CliError, one_line
@@ -42,6 +42,7 @@ app = typer.Typer(
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(queue.app, name="queue")
 app.add_typer(user.app, name="user")
+app.add_typer(config.app, name="config")
 app.add_typer(people.app, name="session")
 app.add_typer(message.app, name="message")
 for command, example in (

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +21,7 @@ from node.allocator import FreedMemory
 from node.cli.checks import check_data_dir, check_ports
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import POLL_S, SWITCH_SECONDS
+from node.cli.logs import LogFormat, LogLevel, start_logging
 from node.cli.processes import die_with_parent
 from node.cli.state import FOLDER_DEFAULT, SINGLE
 from node.collector import Collector
@@ -72,6 +71,24 @@ def serve(
             "--dev", help="A queue for a laptop: one node in a temporary folder, gone at the end."
         ),
     ] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            "--log-format",
+            envvar="FIFO_LOG_FORMAT",
+            help="Form of the lines of the log: text or json.",
+            metavar="FORMAT",
+        ),
+    ] = LogFormat.TEXT,
+    log_level: Annotated[
+        LogLevel | None,
+        typer.Option(
+            "--log-level",
+            envvar="FIFO_LOG_LEVEL",
+            help="Least level of the log: debug, info, warning or error (default: info).",
+            metavar="LEVEL",
+        ),
+    ] = None,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Run one node until SIGTERM or Ctrl-C.
@@ -81,49 +98,37 @@ def serve(
     if parent is not None:
         die_with_parent(parent)
     if dev:
-        _serve_dev(config, node, data_dir, base_port, recover=recover)
+        _refuse_files_of_dev(config, node, data_dir, recover=recover)
+        start_logging(log_format, log_level or LogLevel.WARNING)
+        _serve_dev(base_port)
         return
     settings, name = _choose(config, node, data_dir, base_port)
     member = settings.node(name)
     check_ports(member, "stop the process that listens there, or configure another port")
     check_data_dir(member)
-    _start_logging()
+    start_logging(log_format, log_level or LogLevel.INFO)
     _warn_of_wildcards(settings)
     _warn_of_unproven_peers(settings)
     _run(settings, name, config, recover=recover)
 
 
-def _serve_dev(
-    config: Path | None, node: str | None, data_dir: Path, base_port: int, *, recover: bool
+def _refuse_files_of_dev(
+    config: Path | None, node: str | None, data_dir: Path, *, recover: bool
 ) -> None:
-    """Serve a node in a temporary folder, and print its URL once it is ready."""
     if config is not None or node is not None or recover or data_dir != FOLDER_DEFAULT / SINGLE:
         raise UsageProblem(
             "--dev keeps nothing and reads no file: leave out --config, --node, --recover and"
             " --data-dir"
         )
+
+
+def _serve_dev(base_port: int) -> None:
+    """Serve a node in a temporary folder, and print its URL once it is ready."""
     with tempfile.TemporaryDirectory(prefix="fifo-dev-", ignore_cleanup_errors=True) as folder:
         settings = single_node_config(Path(folder), base_port)
         member = settings.nodes[0]
         check_ports(member, "choose others with --base-port")
-        _start_logging(logging.WARNING)
         _run(settings, member.name, None, recover=False, ready=f"fifo://{member.client}")
-
-
-class LineFormatter(logging.Formatter):
-    """Format an event as one line: time, level and logger as key=value, then the event."""
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        """Format the time as UTC with milliseconds."""
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        return f"{seconds}.{int(record.msecs):03d}Z"
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format the record as one line, traceback included; FIFO_DEBUG keeps line breaks."""
-        text = super().format(record)
-        if "\n" in text and not os.environ.get("FIFO_DEBUG"):
-            text = text.replace("\n", " | ")
-        return text
 
 
 def _choose(
@@ -139,19 +144,6 @@ def _choose(
         names = ", ".join(member.name for member in config.nodes)
         raise UsageProblem(f"{path} has several nodes: choose one with --node: {names}")
     return config, node or config.nodes[0].name
-
-
-def _start_logging(quiet: int = logging.INFO) -> None:
-    """Log to stderr from the level `quiet` on, or everything with FIFO_DEBUG."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        LineFormatter("time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s")
-    )
-    level = logging.DEBUG if os.environ.get("FIFO_DEBUG") else quiet
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    if level > logging.DEBUG:
-        # A line per health probe would drown the events of the node.
-        logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
 def _warn_of_wildcards(settings: ClusterConfig) -> None:

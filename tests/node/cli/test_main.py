@@ -36,6 +36,7 @@ PRINTS_DATA = {
     "bench",
     "cluster start",
     "cluster status",
+    "config check",
     "users",
     "sessions",
     "consume",
@@ -81,7 +82,7 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     wanted = [f"cluster {verb}" for verb in cluster.split()]
     wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]
-    wanted += ["session end"]
+    wanted += ["session end", "config check"]
     wanted += [f"message {verb}" for verb in MESSAGE.split()]
     wanted += single.split()
     assert sorted(wanted) == sorted(" ".join(words) for words in ALL)
