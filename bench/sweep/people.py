@@ -242,6 +242,34 @@ def _open_producer(world: World, size: int) -> Entry:
     return Entry(commands.OpenProducer("p"))
 
 
+def _people(count: int) -> commands.ImportUsers:
+    """So many users, each with as many tokens as one may have."""
+    users = []
+    for place in range(count):
+        first = place * limits.USER_TOKENS + 1
+        numbers = range(first, first + limits.USER_TOKENS)
+        tokens = tuple((f"t{one}", one.to_bytes(32, "big"), 0) for one in numbers)
+        users.append((f"u{place}", {"tokens": tokens, "operate": True, "publish": ("orders.*",)}))
+    return commands.ImportUsers(tuple(users))
+
+
+@case(commands.PutUser, "other users, with all the tokens that they may have", limits.USERS)
+def _put_user(world: World, size: int) -> Entry:
+    world.do(_people(size))
+    return Entry(commands.PutUser("u0", {"password": "x", "operate": True}, 1))
+
+
+@case(commands.RemoveUser, "other users, with all the tokens that they may have", limits.USERS)
+def _remove_user(world: World, size: int) -> Entry:
+    world.do(_people(size))
+    return Entry(commands.RemoveUser("u0", 1))
+
+
+@case(commands.ImportUsers, "users, with all the tokens that they may have", limits.USERS)
+def _import_users(world: World, size: int) -> Entry:
+    return Entry(_people(size))
+
+
 @case(commands.ForgetProducer, "queues that it published to", limits.QUEUES)
 def _forget_producer(world: World, size: int) -> Entry:
     _wide_producer(world, size)

@@ -14,7 +14,7 @@ epoch of that role (semantics.md section 4). None is not checked.
 from dataclasses import MISSING, field, fields
 from typing import Any
 
-from fifo.machine import limits, validators
+from fifo.machine import limits, user_form, validators
 from fifo.machine.record import value
 from fifo.machine.types import Column, Range
 from fifo.machine.validators import (
@@ -419,6 +419,30 @@ class Forget:
     generation: int
 
 
+@value
+class PutUser:
+    """Create or replace a user of the log. `revision`: of the one that is replaced; 0 for none."""
+
+    name: str
+    fields: dict[str, Any] = field(default_factory=dict)
+    revision: int = 0
+
+
+@value
+class RemoveUser:
+    """Remove the user of this revision from the log."""
+
+    name: str
+    revision: int
+
+
+@value
+class ImportUsers:
+    """Take over (name, fields) of a file as the users of the log, which has none yet."""
+
+    users: tuple[tuple[str, dict[str, Any]], ...]
+
+
 Command = (
     Lead
     | Tick
@@ -454,6 +478,9 @@ Command = (
     | AckUpto
     | RenewDurable
     | Forget
+    | PutUser
+    | RemoveUser
+    | ImportUsers
 )
 
 _role = integer(0, 1)
@@ -621,6 +648,9 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             optional(validators.record(_place, _place, _place)),
         ),
     ),
+    35: (PutUser, (new_name, user_form.fields, natural)),
+    36: (RemoveUser, (name, positive)),
+    37: (ImportUsers, (user_form.everyone,)),
 }
 
 _CODES: dict[type[Any], int] = {form[0]: code for code, form in _FORMS.items()}

@@ -31,6 +31,7 @@ from fifo.machine.snapshot.format import SnapshotError
 from fifo.machine.snapshot.format import chunks as snapshot_chunks
 from fifo.machine.state.records import VERSION, Frozen, RedriveState
 from fifo.machine.types import Attempt, DeadLetter, EndCause, Range, Role, Text, TextPlace
+from fifo.machine.user_form import TokenRecord, UserRecord
 from fifo.machine.verbs.redrive import parse_filter
 from fifo.words.codes import RefusalCode
 from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
@@ -86,6 +87,8 @@ __all__ = [
     "Status",
     "Text",
     "TextPlace",
+    "TokenRecord",
+    "UserRecord",
     "Verb",
     # Snapshots.
     "Frozen",

@@ -148,6 +148,34 @@ PRODUCER_MS: Final = 7 * 86_400_000
 DURABLE_MS: Final = 7 * 86_400_000
 """A durable consumer lives for this long after its last command (section 11)."""
 
+USERS: Final = 1_000
+"""Users in the log: each change looks at all of them."""
+
+USER_BYTES: Final = 16_384
+"""Bytes of one user's fields: a thousand users are 16 MiB of state at worst, and an import of one
+is far below an entry."""
+
+USER_HASH_BYTES: Final = 300
+"""The text form of the largest hash of a password (`node/credentials.py`) has 250."""
+
+USER_PATTERNS: Final = 100
+USER_PATTERN_BYTES: Final = 255
+"""Patterns of one permission of a user, each as long as the name of a queue."""
+
+USER_TOKENS: Final = 16
+"""Tokens, and subjects of certificates, of one user: one for each place that a program runs at."""
+
+TOKEN_NAME_BYTES: Final = 64
+USER_SUBJECT_BYTES: Final = 255
+"""Names that people read in a list."""
+
+USER_SHARES: Final = 32
+USER_SHARE: Final = 1 << 50
+"""There are fewer quotas than that, and none is larger (`node/users.py`)."""
+
+IMPORT_BYTES: Final = 1 << 20
+"""Fields of all users of one import: it is one command, and an entry has at most 2 MiB."""
+
 SPEC_FIELDS: Final = 32
 """Entries of a queue's spec or a consumer's options as given: there are fewer names than that."""
 

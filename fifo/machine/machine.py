@@ -33,6 +33,7 @@ from fifo.machine.verbs import (
     settle,
     subscribe,
     tick,
+    users,
 )
 from fifo.words.codes import RefusalCode
 
@@ -215,7 +216,10 @@ DurableCommand = (
 )
 
 
-def _apply_to_queue(step: Step, command: QueueCommand | DurableCommand) -> Reply:
+UserCommand = commands.PutUser | commands.RemoveUser | commands.ImportUsers
+
+
+def _apply_to_queue(step: Step, command: QueueCommand | DurableCommand | UserCommand) -> Reply:
     match command:
         case commands.Declare():
             return queues.declare(step, command)
@@ -243,7 +247,7 @@ def _apply_to_queue(step: Step, command: QueueCommand | DurableCommand) -> Reply
             return _apply_to_durable(step, command)
 
 
-def _apply_to_durable(step: Step, command: DurableCommand) -> Reply:
+def _apply_to_durable(step: Step, command: DurableCommand | UserCommand) -> Reply:
     match command:
         case commands.OpenDurable():
             return durable.open_durable(step, command)
@@ -257,6 +261,18 @@ def _apply_to_durable(step: Step, command: DurableCommand) -> Reply:
             return durable.renew(step, command)
         case commands.Forget():
             return durable.forget(step, command)
+        case _:
+            return _apply_to_users(step, command)
+
+
+def _apply_to_users(step: Step, command: UserCommand) -> Reply:
+    match command:
+        case commands.PutUser():
+            return users.put(step, command)
+        case commands.RemoveUser():
+            return users.remove(step, command)
+        case commands.ImportUsers():
+            return users.take_over(step, command)
         case _:
             assert_never(command)
 

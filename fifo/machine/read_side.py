@@ -15,6 +15,7 @@ from fifo.machine.search import Steps, Wanted
 from fifo.machine.state import locks
 from fifo.machine.state.records import RUNNING, Queue, RedriveState, State
 from fifo.machine.types import Range
+from fifo.machine.user_form import UserRecord
 
 
 class QueueFigures(NamedTuple):
@@ -187,6 +188,15 @@ class ReadSide:
             queries.oldest_ready_ms(queue),
             dict(queue.counters),
         )
+
+    @property
+    def users_revision(self) -> int:
+        """The number of changes of users; 0 while the log keeps none, and files say who is one."""
+        return self.state.users_revision
+
+    def users(self) -> Mapping[str, UserRecord]:
+        """The users of the log by name; the mapping never changes."""
+        return self.state.users
 
     def gone_counters(self) -> Mapping[str, int]:
         """The counters of all queues that were deleted, together."""

@@ -48,6 +48,9 @@ SAMPLES: list[commands.Command] = [
     commands.AckUpto(1, 2, 3, 2, 1),
     commands.RenewDurable(1, 2),
     commands.Forget(1, 2),
+    commands.PutUser("ann", {"publish": ("q",), "tokens": (("t", bytes(32), 5),)}, 3),
+    commands.RemoveUser("ann", 3),
+    commands.ImportUsers((("ann", {"operate": True, "shares": (("queues", 7),)}),)),
 ]
 
 

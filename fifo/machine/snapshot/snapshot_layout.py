@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fifo.machine import spec
+from fifo.machine import spec, user_form
 from fifo.machine.state import tables
 from fifo.machine.state.blocks import BLOCK_COLUMNS, EXTRA_COLUMNS, Block
 from fifo.machine.state.positions import PositionMap, Positions, Ranges
@@ -217,6 +217,11 @@ def _add_pairs(found: Any, rows: list[Any]) -> None:
         found[key] = held
 
 
+def _add_users(users: dict[str, user_form.UserRecord], rows: list[Any]) -> None:
+    for name, row in rows:
+        users[name] = user_form.read(row)
+
+
 _DICT = LongReader(dict, dict.update)
 _PAGED = LongReader(tables.Table, _add_pairs)
 _TUPLES = LongReader(list, _add_tuples)
@@ -256,7 +261,7 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 11
+FORMAT = 12
 """The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
@@ -312,5 +317,6 @@ SCALAR_READERS: dict[str, Reader] = {
     "pending": _DICT,
     "resumes": _TUPLES,
     "gone_counters": _DICT,
+    "users": LongReader(dict, _add_users),
     "unresumed": LongReader(list, list.extend),
 }

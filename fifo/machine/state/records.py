@@ -25,6 +25,7 @@ from fifo.machine.state.blocks import Block
 from fifo.machine.state.positions import PositionMap, Positions
 from fifo.machine.state.tables import Line, Table
 from fifo.machine.types import Attempt, Base, DeadLetter, Suspicion
+from fifo.machine.user_form import UserRecord
 from fifo.words.bounds import PRIORITY_DEFAULT
 
 LANES = 10
@@ -607,6 +608,8 @@ SCALARS = (
     "chores",
     "pending",
     "gone_counters",
+    "users_revision",
+    "users",
 )
 """The state beside its four tables; small, so that freezing copies it at once."""
 
@@ -639,6 +642,8 @@ class State:
         self.chores: deque[tuple[str, int, int]] = deque()  # (kind, number, cursor), to go on with
         self.pending: dict[int, None] = {}  # queues with something left to hand out
         self.gone_counters: dict[str, int] = {}  # of all queues that were deleted, together
+        self.users_revision = 0  # grows with every change of users; 0: the log keeps none
+        self.users: dict[str, UserRecord] = {}  # replaced at each change, never changed in place
         self.generation = 1
         self.frozen: Frozen | None = None
         self.remains: list[Any] = []  # of deleted queues, see `garbage.py`; replicas may differ
