@@ -1,7 +1,9 @@
 """Everything that time does, in one command: expired locks, and what the state's own index has due.
 
-Owns the order in which a tick works and what each kind of timer does. Bounded by the step's budget;
-what is left stays due. A second tick with the same evaluation finds nothing to do.
+Owns the order in which a tick works and what each kind of timer does: expired locks as the leader
+names them, then timers by the time at which they ended, at equal times by kind and number
+(semantics.md 4.9). Bounded by the step's budget; what is left stays due. A second tick with the
+same evaluation finds nothing to do.
 """
 
 from fifo.machine import deadletter, dedup, limits, returns

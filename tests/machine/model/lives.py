@@ -8,6 +8,7 @@ from typing import Any
 
 from fifo.machine import limits
 from fifo.machine import spec as specs
+from fifo.machine.types import NEVER_MS
 from fifo.words import bounds
 from tests.machine.model import durables, moving
 from tests.machine.model.records import DELAYED, READY, Consumer, Producer, Queue, Session
@@ -131,6 +132,7 @@ def become_disconnected(world: World, session: Session) -> None:
         return
     for consumer in world.of_session(session):
         world.renew_last(consumer)
+        consumer.grace_held_ms = 0
     session.disconnected, session.disconnected_ms = True, world.now_ms
     session.attached, session.resume_by_ms = [False, False], None
     reseat_all(world, world.of_session(session))
@@ -311,13 +313,20 @@ def timed_out(world: World, consumer: Consumer, tokens: list[int]) -> None:
 
 def grace(world: World, session: Session) -> None:
     """Return what a disconnected session still holds where its time is over: that of the queue's
-    `disconnect_grace`, or of a drain, which ends with it."""
-    for consumer in world.of_session(session):
+    `disconnect_grace`, or of a drain, which ends with it. What ends first goes first."""
+    ends = {
+        consumer.number: grace_ends_ms(world, session, consumer)
+        for consumer in world.of_session(session)
+    }
+    for consumer in sorted(
+        world.of_session(session), key=lambda one: (ends[one.number], one.number)
+    ):
         queue = world.queues[consumer.queue]
-        waits_ms = [queue.spec.disconnect_grace_ms, DRAIN_MS if consumer.cancelled else None]
-        ends_ms = [session.disconnected_ms + wait for wait in waits_ms if wait is not None]
-        granting = world.lead_ms + LEASE_MS > world.now_ms  # a former leader may do so
-        if granting or not any(end <= world.now_ms for end in ends_ms):
+        if ends[consumer.number] > world.now_ms:
+            continue
+        leases_end_ms = world.lead_ms + LEASE_MS
+        if leases_end_ms > world.now_ms:  # a former leader may still grant
+            consumer.grace_held_ms = leases_end_ms
             continue
         held = world.held_by(consumer)
         for message in held:
@@ -327,6 +336,14 @@ def grace(world: World, session: Session) -> None:
         if consumer.cancelled:
             moving.remove_consumer(world, consumer)
         moving.reseat(world, queue)
+
+
+def grace_ends_ms(world: World, session: Session, consumer: Consumer) -> int:
+    """When the time of a disconnected consumer is over, as a tick looks at it."""
+    grace_ms = world.queues[consumer.queue].spec.disconnect_grace_ms
+    waits_ms = [grace_ms, DRAIN_MS if consumer.cancelled else None]
+    ends_ms = [session.disconnected_ms + wait for wait in waits_ms if wait is not None]
+    return max(min(ends_ms, default=NEVER_MS), consumer.grace_held_ms)
 
 
 def notify(world: World, session: Session, consumer: Consumer, tokens: set[int]) -> None:

@@ -126,6 +126,7 @@ class Consumer:
     floor_last: int = 0
     lead_ms: int = 0  # when the last term began that found it connected
     lead_last: int = 0
+    grace_held_ms: int = 0  # its grace was over before a former leader's lease, which ends then
     resolved_below: int = 0
     taken: dict[int, str] = field(default_factory=dict)  # token -> returned | dead
     user: str = ""

@@ -86,6 +86,22 @@ def test_a_redrive_that_begins_in_the_entry_in_which_messages_died_is_about_them
     assert [len(pair.world.in_queue(name)) for name in ("dead", "q")] == [0, 2]
 
 
+def test_graces_of_one_session_end_in_the_order_of_their_times() -> None:
+    """Seeds 10115 and 20574 of an earlier generator: one tick, and the second consumer's came
+    first."""
+    pair = Pair()
+    pair.apply(0, commands.Declare("late", {"disconnect_grace_ms": 1_000}))
+    pair.apply(0, commands.Declare("soon", {"disconnect_grace_ms": 0}))
+    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), bytes(16), "u", "host:1"))
+    for queue in ("late", "soon"):
+        pair.apply(0, commands.Subscribe(1, "t", queue, {"prefetch": 1}))
+        pair.apply(0, Post(1, 0, queue, 0, [Letter(1, b"a")]))
+    pair.apply(1_000, commands.Disconnect(1, 1, 0))
+    pair.apply(2_000, commands.Tick())
+    found = pair.machine.state.sessions[1].notices
+    assert [notice.consumer for notice in found.values()] == [2, 1]
+
+
 def test_a_message_that_its_releaser_avoids_expires_with_the_next_tick() -> None:
     pair = Pair()
     pair.apply(0, commands.Declare("q", {"ttl_ms": 1_000}))

@@ -218,6 +218,7 @@ def subscribe(
     world.note_use(session, "consuming")
     world.used(queue)
     consumer.cancelled = False
+    consumer.grace_held_ms = 0
     spoke(consumer)
     consumer.prefetch = options.prefetch
     consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
@@ -258,6 +259,7 @@ def cancel(world: World, session: int, number: int, unopened: list[int]) -> Answ
             avoid(world, message, consumer, sure=False)
             forget_lock_of(message)
     consumer.cancelled = True
+    consumer.grace_held_ms = 0
     queue = world.queues[consumer.queue]
     world.used(queue)
     moving.drop_if_done(world, consumer)
