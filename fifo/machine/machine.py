@@ -14,7 +14,7 @@ of itself.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
-from fifo.machine import checkout, commands, garbage, limits
+from fifo.machine import checkout, commands, garbage, limits, running_hash
 from fifo.machine.commands import Command
 from fifo.machine.effects import Effect
 from fifo.machine.read_side import ReadSide
@@ -80,7 +80,9 @@ class Machine(ReadSide):
         for command in batch:
             step.budget = limits.STEP_MESSAGES
             replies.append(_apply(step, command))
-        _finish(step)
+        facts = [index]
+        _finish(step, facts)
+        state.running_hash = running_hash.fold(state.running_hash, facts, replies, step.effects)
         if state.remains:
             garbage.let_go(state)
         return Outcome(replies, step.effects)
@@ -128,8 +130,11 @@ class Machine(ReadSide):
         return Machine(format.decode(data))
 
 
-def _finish(step: Step) -> None:
-    """After the last command: hand out over the queues it touched, and note when they are due."""
+def _finish(step: Step, facts: list[int]) -> None:
+    """After the last command: hand out over the queues it touched, and note when they are due.
+
+    What they hold then is added to the `facts` of the running hash.
+    """
     state = step.state
     for number in state.pending:
         step.touched.setdefault(number, state.queues[number])
@@ -147,6 +152,7 @@ def _finish(step: Step) -> None:
                 state.touch(queue)
                 ready.tidy(queue)
             tick.reschedule(step, queue)
+            facts += running_hash.holds(queue)
 
 
 def _apply(step: Step, command: Command) -> Reply:

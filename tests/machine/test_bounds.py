@@ -714,7 +714,7 @@ def test_a_single_message_costs_few_calls() -> None:
 
     first, *others = [calls(token) for token in range(1, 6)]
     assert bench.counts("q") == (0, 0, 0)
-    assert max(others) < min(first, 560), (first, others)
+    assert max(others) < min(first, 590), (first, others)
 
 
 def test_an_emptied_lane_of_locks_stays_only_where_nothing_is_held() -> None:

@@ -610,6 +610,7 @@ SCALARS = (
     "gone_counters",
     "users_revision",
     "users",
+    "running_hash",
 )
 """The state beside its four tables; small, so that freezing copies it at once."""
 
@@ -644,6 +645,7 @@ class State:
         self.gone_counters: dict[str, int] = {}  # of all queues that were deleted, together
         self.users_revision = 0  # grows with every change of users; 0: the log keeps none
         self.users: dict[str, UserRecord] = {}  # replaced at each change, never changed in place
+        self.running_hash = 0  # of all entries so far, see `running_hash.py`
         self.generation = 1
         self.frozen: Frozen | None = None
         self.remains: list[Any] = []  # of deleted queues, see `garbage.py`; replicas may differ

@@ -1,0 +1,110 @@
+"""The running hash: one number that two replicas share while every entry did the same to both.
+
+Owns which facts of an entry go into it: what was answered, what is to be carried out, and what the
+queues that were touched hold then. Not the entry's bytes, which Raft compares, and not the whole
+state, which the digests of snapshots are for. A replica that leaves out one settlement has another
+hash for ever after; a field that no entry looks at is not seen by it.
+
+What is in it belongs to the machine's version: hashes of two versions are not compared.
+"""
+
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+from zlib import crc32
+
+from fifo.machine.effects import (
+    Activity,
+    ConsumerRemoved,
+    Deliver,
+    Effect,
+    Fenced,
+    Notify,
+    Resumed,
+    SessionEnded,
+)
+from fifo.machine.replies import Attached, Done, Published, Receipt, Refused, Reply, Subscribed
+from fifo.machine.state.records import Queue
+
+_LITTLE = sys.byteorder == "little"
+
+Facts = list[int]
+
+
+def fold(before: int, facts: Facts, replies: Sequence[Reply], effects: Sequence[Effect]) -> int:
+    """The hash after an entry, of the hash before it. `facts`: its index, and those of queues."""
+    for outcome in (replies, effects):
+        for one in outcome:
+            kind = type(one)
+            fields = _FIELDS.get(kind)
+            if fields is not None:
+                facts += fields(one)
+            else:
+                _ADDED.get(kind, _add_text)(facts, one)
+    column = array("q", facts)
+    if not _LITTLE:
+        column.byteswap()
+    return crc32(column, before)
+
+
+holds: Callable[[Queue], tuple[int, ...]] = attrgetter("number", "ready", "locked", "bytes")
+"""Of a queue that was touched, what it holds now."""
+
+_FIELDS: dict[type, Callable[[Any], tuple[int, ...]]] = {
+    Activity: attrgetter("session", "consumer", "active"),
+    Attached: attrgetter("session", "epoch", "resumed"),
+    ConsumerRemoved: attrgetter("session", "consumer"),
+    Done: lambda _: (),
+    Fenced: attrgetter("session", "role", "epoch"),
+    Resumed: attrgetter("session", "epoch"),
+    SessionEnded: attrgetter("session", "cause"),
+    Subscribed: attrgetter("consumer", "queue", "prefetch", "active"),
+}
+"""Of outcomes of which there may be thousands in an entry: numbers, in one call."""
+
+
+def _add_published(facts: Facts, reply: Published) -> None:
+    facts += (reply.queue, reply.producer, reply.stored, reply.duplicates)
+    if reply.refused is not None:
+        _add_refused(facts, reply.refused)
+    for repeat in reply.repeats:
+        facts += repeat
+
+
+def _add_receipt(facts: Facts, reply: Receipt) -> None:
+    facts.append(reply.consumer)
+    for row in reply.ranges:
+        facts += row
+
+
+def _add_refused(facts: Facts, reply: Refused) -> None:
+    facts.append(crc32(reply.code.encode()))  # Not the text, which is for people.
+
+
+def _add_deliver(facts: Facts, effect: Deliver) -> None:
+    facts += (effect.session, effect.consumer, effect.first_token, effect.deadline_ms)
+    for run in effect.runs:
+        facts += (run.index, run.count, run.bodies_at, run.number)
+
+
+def _add_notify(facts: Facts, effect: Notify) -> None:
+    facts += (effect.session, effect.consumer, effect.notice, crc32(effect.kind.encode()))
+    for row in effect.ranges:
+        facts += row
+
+
+def _add_text(facts: Facts, outcome: object) -> None:
+    """Add what comes seldom by its text, which names each of its fields."""
+    facts.append(crc32(repr(outcome).encode()))
+
+
+_ADDED: dict[type, Callable[[Facts, Any], None]] = {
+    Published: _add_published,
+    Receipt: _add_receipt,
+    Refused: _add_refused,
+    Deliver: _add_deliver,
+    Notify: _add_notify,
+}
+"""Of what has columns, or texts that are no part of the hash."""
