@@ -1,5 +1,6 @@
 """The running hash: replicas that did the same share it, one that did something else does not."""
 
+from array import array
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -88,7 +89,7 @@ def test_a_snapshot_keeps_it() -> None:
     assert machine.state.running_hash == bench.machine.state.running_hash
 
 
-RUN = Run(1, 2, 3, effects.array("I", [1, 1]), 2, None, None, 4, 5, 6, 7, None, None, None, None)
+RUN = Run(1, 2, 3, array("I", [1, 1]), 2, None, None, 4, 5, 6, 7, None, None, None, None)
 
 OUTCOMES: list[tuple[Any, dict[str, Any]]] = [
     (
