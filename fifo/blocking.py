@@ -42,6 +42,7 @@ from fifo.client import (
     from_keywords,
     from_url,
 )
+from fifo.client.connection.in_process import environment_of_thread
 from fifo.client.connection.threads import Crossing, call_in
 from fifo.client.consuming.settlement import SENT
 from fifo.client.consuming.verbs import (
@@ -527,7 +528,8 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     """A connection to a cluster for programs with threads; `fifo.blocking.connect` makes it."""
 
     def __init__(self, options: Options, environment: Environment | None = None) -> None:
-        portal = _Portal((environment or Environment()).crossing())
+        environment = environment or environment_of_thread(options.addresses)
+        portal = _Portal(environment.crossing())
         self._closed = False
         try:
             super().__init__(portal.run(_open(options, environment)), portal)
@@ -566,6 +568,11 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     def options(self) -> Options:
         """The options of the connection."""
         return self._async.options
+
+    @property
+    def environment(self) -> Environment:
+        """The environment that it was made with."""
+        return self._async.environment
 
     @property
     def connected(self) -> bool:
@@ -682,7 +689,7 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
             self._portal.ack(message)
 
 
-async def _open(options: Options, environment: Environment | None) -> BaseClient[BlockingMessage]:
+async def _open(options: Options, environment: Environment) -> BaseClient[BlockingMessage]:
     client = BaseClient(options, BlockingMessage, environment)
     await client.open()
     return client

@@ -1,18 +1,22 @@
 """A cluster for tests: the server's own code in the process, in virtual time, without sockets.
 
-`async with fifo.testing.cluster(nodes=3) as cluster:` and `fifo.connect(cluster.url)`; see
-docs/testing.md. Owns the face of it. The engine is `node.testing`, which comes with the server's
-package: it is imported when a cluster is made, and at no other time.
+`async with fifo.testing.cluster(nodes=3) as cluster:` and `fifo.connect(cluster.url)`, or both with
+`with` and `fifo.blocking`; see docs/testing.md. Owns the face of it. The engine is `node.testing`,
+which comes with the server's package: it is imported when a cluster is made, and at no other time.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import socket
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fifo.client import (
-    BaseClient,
+    ClientClosed,
     Environment,
     FifoError,
     InvalidArgument,
@@ -20,20 +24,32 @@ from fifo.client import (
     StoredMessage,
 )
 from fifo.client.connection import in_process
-from fifo.client.connection.threads import SameLoop
+from fifo.client.connection.threads import CallerThread, SameLoop
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.views import view
 
 if TYPE_CHECKING:
+    from node.testing.callers import Callers
     from node.testing.cluster import Cluster as Engine
 
-__all__ = ["Cluster", "DeadMessage", "Queue", "UnsuitableLoop", "cluster"]
+__all__ = ["BlockingCluster", "Cluster", "DeadMessage", "Queue", "UnsuitableLoop", "cluster"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 MISSING = "fifo.testing needs the server's package: pip install 'fifo-quorum[testing]'"
 
 
 class UnsuitableLoop(FifoError):
     """The running event loop cannot have a cluster: its clock cannot be virtual, or is already."""
+
+
+class AnyClient(Protocol):
+    """A client of either kind."""
+
+    @property
+    def environment(self) -> Environment:
+        """The environment that it was made with."""
 
 
 class DeadMessage(StoredMessage):
@@ -80,10 +96,24 @@ class Cluster:
             chance=chance.random,
             entropy=chance.randbytes,
             own_loop=SameLoop,
+            crossing=lambda: engine.conductor.callers,
             dial=dial,
         )
         self._guests[made] = guest.host
         return made
+
+    async def reach(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
+        """Connect a client that runs on another loop, by its own clock: Celery's, for example."""
+        near, far = socket.socketpair()
+        for end in (near, far):
+            end.setblocking(False)
+        try:
+            work = self._engine.relay(far, host, port)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+            await asyncio.get_running_loop().create_connection(factory, sock=near)
+        except BaseException:
+            near.close()
+            raise
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -128,7 +158,7 @@ class Cluster:
         """Start a node again; nothing happens where it runs."""
         self._host(node).start()
 
-    def cut(self, client: BaseClient[Any] | str) -> None:
+    def cut(self, client: AnyClient | str) -> None:
         """Cut a client, or a node by its name, off from all others until `heal`."""
         if isinstance(client, str):
             self._engine.cut(self._host(client).at)
@@ -140,7 +170,7 @@ class Cluster:
 
     def cut_clients(self) -> None:
         """Cut every client off from the nodes until `heal`."""
-        for machine in self._guests.values():
+        for machine in (*self._guests.values(), self._engine.outside.host):
             self._engine.cut(machine)
 
     def heal(self) -> None:
@@ -176,13 +206,103 @@ def _messages(kind: Any, found: tuple[Any, Any, bytes]) -> list[Any]:
     return [kind(delivery, index) for index in range(delivery.count)]
 
 
+def _over_there(
+    method: Callable[Concatenate[Cluster, _P], _T],
+) -> Callable[Concatenate[BlockingCluster, _P], _T]:
+    """Declare the form of a method for threads: same parameters, types and docstring."""
+
+    @functools.wraps(method)
+    def call(self: BlockingCluster, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        async def work(cluster: Cluster) -> _T:
+            return method(cluster, *args, **kwargs)
+
+        return self.run(work)
+
+    return call
+
+
+class BlockingCluster:
+    """A cluster for tests without an event loop: `Cluster` without `await`, for any thread.
+
+    Its loop is a thread's. Time passes while a thread waits for it: in a call of a blocking client,
+    or in one of these.
+    """
+
+    def __init__(self, cluster: Cluster, callers: Callers) -> None:
+        self._cluster = cluster
+        self._callers = callers
+        self.url = cluster.url
+        self.nodes = cluster.nodes
+
+    def run(self, work: Callable[[Cluster], Coroutine[Any, Any, _T]]) -> _T:
+        """Run a coroutine function on the loop of the cluster: for what is only asynchronous."""
+        return self._callers.run(work(self._cluster))
+
+    @property
+    def leader(self) -> str | None:
+        """The name of the node that leads; None while there is none."""
+        return self._cluster.leader
+
+    @property
+    def now(self) -> float:
+        """Seconds that have passed in this cluster."""
+        return self._cluster.now
+
+    def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0) -> None:
+        """Pass time: locks expire, backoffs end, schedules fire, all in their order.
+
+        What is due at the end of it has happened when this returns, a moment (0.3 s) later.
+        """
+        self.run(lambda cluster: cluster.advance(seconds, minutes=minutes, hours=hours))
+
+    kill_leader = _over_there(Cluster.kill_leader)
+    kill = _over_there(Cluster.kill)
+    start = _over_there(Cluster.start)
+    cut = _over_there(Cluster.cut)
+    cut_clients = _over_there(Cluster.cut_clients)
+    heal = _over_there(Cluster.heal)
+    queue = _over_there(Cluster.queue)
+
+
+def _over() -> ClientClosed:
+    return ClientClosed(
+        "the cluster of this process is closed, or this is the thread of its event loop, which"
+        " would wait for itself"
+    )
+
+
 class _Opening:
-    """The result of `cluster`, for `async with`."""
+    """The result of `cluster`, for `async with` or `with`."""
 
     def __init__(self, nodes: int, seed: int) -> None:
         self._nodes = nodes
         self._seed = seed
         self._engine: Engine | None = None
+        self._thread: CallerThread | None = None
+
+    def __enter__(self) -> BlockingCluster:
+        self._thread = CallerThread(asyncio.SelectorEventLoop)
+        try:
+            cluster = self._thread.run(self.__aenter__())
+        except BaseException:
+            self._thread.stop()
+            raise
+        assert self._engine is not None, "it was made"
+        conductor = self._engine.conductor
+        conductor.for_threads = True
+        return BlockingCluster(cluster, conductor.callers)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._thread is not None, "entered before"
+        try:
+            self._thread.run(self.__aexit__(kind, error, trace))
+        finally:
+            self._thread.stop()
 
     async def __aenter__(self) -> Cluster:
         try:
@@ -193,7 +313,7 @@ class _Opening:
                 raise
             raise ModuleNotFoundError(MISSING, name="node") from None
         try:
-            engine = self._engine = Engine(self._nodes, self._seed, in_process.SUFFIX)
+            engine = self._engine = Engine(self._nodes, self._seed, in_process.SUFFIX, _over)
         except LoopRefused as error:
             raise UnsuitableLoop(str(error)) from None
         made = Cluster(engine)
@@ -214,10 +334,13 @@ class _Opening:
         assert self._engine is not None, "entered before"
         in_process.leave(self._engine.name)
         self._engine.close()
+        await asyncio.sleep(0)  # sockets close in the next turn
 
 
 def cluster(nodes: int = 1, *, seed: int = 0) -> _Opening:
     """Make a cluster of `nodes` on the running event loop: `async with cluster() as found`.
+
+    `with cluster() as found` makes one for a test without an event loop, on a thread.
 
     `seed` decides elections and jitter: the same test runs the same way each time.
     """

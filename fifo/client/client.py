@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, Unpack, overload
 from fifo.client import checks, limits, redriving
 from fifo.client.connection.control import Control
 from fifo.client.connection.environment import Environment
-from fifo.client.connection.in_process import environment_of
+from fifo.client.connection.in_process import arriving, environment_of
 from fifo.client.connection.options import Options, from_url
 from fifo.client.connection.session import Session
 from fifo.client.connection.sources import from_environment, from_keywords
@@ -115,10 +115,9 @@ class BaseClient(MessageVerbs, Generic[M]):
         self.options = options
         self.metrics = Metrics()
         self._factory = factory
-        loop = asyncio.get_running_loop()
-        self._session = Session(
-            options, environment or environment_of(options.addresses), self.metrics, loop
-        )
+        loop, addresses = asyncio.get_running_loop(), options.addresses
+        found = arriving(environment, addresses) if environment else environment_of(addresses)
+        self._session = Session(options, found, self.metrics, loop)
         # The order in which they resume: who consumes, what was settled, what was published.
         self._consumers = Consumers(self._session)
         self._settler = Settler(self._session)

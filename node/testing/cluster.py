@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,7 @@ from node.testing import limits
 from node.testing.conductor import Conductor, Guest
 from node.testing.hosts import Host
 from node.testing.network import Network
+from node.testing.relay import Relay, relay
 
 _numbers = itertools.count(1)
 
@@ -43,12 +45,14 @@ class InProcess(Address):
 class Cluster:
     """Nodes in virtual time. `name` is part of their hosts; `seed` decides elections."""
 
-    def __init__(self, nodes: int, seed: int, suffix: str) -> None:
-        """On the running loop, whose clock is virtual from here to `close`."""
+    def __init__(
+        self, nodes: int, seed: int, suffix: str, over: Callable[[], BaseException]
+    ) -> None:
+        """On the running loop, whose clock is virtual from here to `close`. `over`: as it has."""
         self.name = f"cluster{next(_numbers)}"
         self.seed = seed
         self.config = _config(nodes, f".{self.name}{suffix}")
-        self.conductor = Conductor(time.time())
+        self.conductor = Conductor(time.time(), over)
         self.world = self.conductor.world
         self.loop: asyncio.AbstractEventLoop = self.conductor.loop
         self.network = Network(self.world, self.chance("network"))
@@ -56,6 +60,9 @@ class Cluster:
         self.network.latency_s = limits.LATENCY_SECONDS
         self.network.cutting = 0.0
         self._guests = itertools.count(1)
+        self.outside = Guest(self.conductor, "outside")
+        """The machine of all programs with clocks of their own."""
+        self._relays: dict[Relay, None] = {}
         self.hosts = {
             node.name: Host(self.world, self.network, self.config, node.name, self.chance)
             for node in self.config.nodes
@@ -80,6 +87,8 @@ class Cluster:
         for end in list(self.network.ends.values()):
             if isinstance(end.program, Guest):
                 end.abort()
+        for one in self._relays:
+            one.abort()
         self.conductor.release()
         failure = self.world.failure
         self.world.finish()
@@ -103,6 +112,21 @@ class Cluster:
     def guest(self) -> Guest:
         """A machine for a client."""
         return Guest(self.conductor, f"client{next(self._guests)}")
+
+    async def relay(self, far: socket.socket, host: str, port: int) -> None:
+        """Connect a program with a clock of its own, which has the other end of this socket."""
+        self.conductor.paced += 1
+        try:
+            made = await relay(self.network, self.outside, far, host, port)
+        except BaseException:
+            self.conductor.paced -= 1
+            raise
+        self._relays[made] = None
+        made.ended.add_done_callback(lambda _: self._relayed(made))
+
+    def _relayed(self, relay: Relay) -> None:
+        del self._relays[relay]
+        self.conductor.paced -= 1
 
     async def dial(
         self, guest: Guest, factory: Callable[[], Any], host: str, port: int

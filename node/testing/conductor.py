@@ -2,7 +2,11 @@
 
 Owns the clock of that loop while a cluster is open, and the rule by which time passes: when neither
 the loop nor the world has anything to do, the clock jumps to whatever is due first. While a thread
-works for the loop, time passes as it does for people. Must not know nodes or clients.
+works, or a program with a clock of its own is connected, time passes as it does for people; a loop
+that only threads use has no time while none of them waits for it. Must not know nodes or clients.
+
+A running loop has no public way to another selector or clock, and the loop of a test is made by
+others (pytest-asyncio, `asyncio.run`): hence its `_selector`.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ import asyncio
 import time
 from asyncio.events import _set_running_loop
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from node.testing import limits
+from node.testing.callers import Callers
 from node.testing.clockwork import STEP_SECONDS, Program, VirtualLoop
 
 
@@ -50,18 +56,22 @@ class Guest(Program):
 
 
 class Conductor:
-    """See the module. `threads`: the calls of threads for which time passes as for people."""
+    """See the module. `paced`: connections of programs whose time passes as for people;
+    `for_threads`: the loop runs nothing but calls of threads."""
 
-    def __init__(self, wall_start: float) -> None:
+    def __init__(self, wall_start: float, over: Callable[[], BaseException]) -> None:
         """On the running loop, whose clock is virtual from here to `release`. Raises LoopRefused.
 
-        `wall_start` is the wall time of the world's beginning.
+        `wall_start` is the wall time of the world's beginning; `over` makes the error of calls of
+        threads that get no answer.
         """
         self.loop = running_loop()
         self.world = world = VirtualLoop(wall_start=wall_start)
         self._selector: Any = self.loop._selector
-        self.threads = 0
+        self.callers = Callers(self.loop, patience_s=limits.CALLER_SECONDS, over=over)
+        self.paced = 0
         self.advancing = 0
+        self.for_threads = False
         self._posted = False
         self._began_at = self.loop.time() - world.now
         self._select: Callable[[float | None], list[Any]] = self._selector.select
@@ -72,6 +82,7 @@ class Conductor:
 
     def release(self) -> None:
         """Give the loop back its clock, which goes on from where it is."""
+        self.callers.close()
         ahead = self.loop.time() - time.monotonic()
         del self._selector.select
         self.loop.run_in_executor = self._run_in_executor
@@ -85,13 +96,11 @@ class Conductor:
         self.loop.call_soon(callback, *args, context=context)
 
     def _in_thread(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        future = self._run_in_executor(executor, func, *args)
-        self.threads += 1
-        future.add_done_callback(self._thread_ended)
+        job = self.callers.job(func)
+        crosses = executor is None or isinstance(executor, ThreadPoolExecutor)
+        future = self._run_in_executor(executor, job if crosses else func, *args)
+        future.add_done_callback(lambda _: self.callers.left(job))
         return future
-
-    def _thread_ended(self, _: object) -> None:
-        self.threads -= 1
 
     def _wait(self, timeout: float | None = None) -> list[Any]:
         """Take the place of the wait for sockets."""
@@ -112,30 +121,23 @@ class Conductor:
         return self._idle(timeout)
 
     def _idle(self, timeout: float | None) -> list[Any]:
+        if self.for_threads and not (self.callers.waiting or self.paced):
+            return self._select(None)
         world, due = self.world, self.world.next_due()
         ends = [world.now + timeout] if timeout is not None else []
         end = min([*ends, due] if due is not None else ends, default=None)
         if end is None:
             return self._select(None)
-        if self.threads and not self.advancing:
+        if (self.paced or self.callers.running) and not self.advancing:
             began = time.perf_counter()
             events = self._select(max(0.0, end - world.now))
             took = time.perf_counter() - began
             world.now = min(end, world.now + took) if events else max(world.now, end)
             return events
-        if len(self._selector.get_map()) > 1:  # The loop's own pipe is one.
+        if len(self._selector.get_map()) > 1 + self.paced:  # The loop's own pipe is one.
             events = self._select(limits.LOOK_SECONDS)
             if events:
                 return events
             end = min(end, world.now + limits.JUMP_SECONDS)
         world.now = max(world.now, end)
         return []
-
-
-def _inside(loop: Any) -> tuple[Any, Any]:
-    """The loop, as what can be changed, and its selector; None where it has none."""
-    return loop, getattr(loop, "_selector", None)
-
-
-def _is_asyncios(loop: object, selector: object) -> bool:
-    return isinstance(loop, asyncio.BaseEventLoop) and selector is not None

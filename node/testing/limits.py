@@ -30,3 +30,7 @@ ELECTION_LOOK_SECONDS: Final = 0.02
 
 PEEK_MESSAGES_MAX: Final = 1_000
 """Maximum number of messages that a view of a queue holds."""
+
+CALLER_SECONDS: Final = 0.02
+"""Real time for which the loop waits for a thread that has got its answer: it calls again sooner,
+or does what takes long, and then the nodes and the other threads go on."""

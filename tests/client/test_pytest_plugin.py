@@ -43,6 +43,26 @@ async def test_faults(fault, fifo_client, fifo_cluster):
     assert len(fifo_cluster.queue("orders").messages) == 30
 """
 
+BLOCKING = """
+import fifo, pytest
+
+def test_one_node(fifo_blocking_client, fifo_blocking_cluster):
+    fifo_blocking_client.declare(fifo.QueueSpec("orders"))
+    fifo_blocking_client.publish("orders", b"x", delay=60)
+    fifo_blocking_cluster.advance(minutes=1)
+    assert fifo_blocking_cluster.queue("orders").view.ready == 1
+
+@pytest.mark.fifo_cluster(nodes=3, seed=3)
+@pytest.mark.fifo_faults("kill_leader", "cut_clients", every=4, lasting=3)
+def test_faults(fifo_blocking_client, fifo_blocking_cluster):
+    fifo_blocking_client.declare(fifo.QueueSpec("orders"))
+    for _ in range(30):
+        fifo_blocking_client.publish("orders", b"x")
+        fifo_blocking_cluster.advance(seconds=0.7)
+    assert fifo_blocking_client.metrics.disconnects > 0
+    assert len(fifo_blocking_cluster.queue("orders").messages) == 30
+"""
+
 WRONG = """
 import pytest
 
@@ -88,6 +108,12 @@ def test_the_fixtures_and_faults_work_in_strict_mode(tmp_path: Path) -> None:
     done = run(tmp_path, STRICT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
+
+
+def test_the_fixtures_of_tests_without_an_event_loop_work(tmp_path: Path) -> None:
+    done = run(tmp_path, BLOCKING)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
 
 
 def test_a_wrong_marker_is_named_with_what_there_is(tmp_path: Path) -> None:

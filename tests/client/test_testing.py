@@ -11,7 +11,6 @@ import pytest
 import uvloop
 
 import fifo
-import fifo.blocking
 import fifo.testing
 
 
@@ -153,9 +152,3 @@ def test_a_loop_without_a_virtual_clock_is_refused() -> None:
         pytest.raises(fifo.FifoError, match=r"uvloop\.Loop, whose clock cannot be virtual: use"),
     ):
         runner.run(enter())
-
-
-async def test_a_client_on_another_loop_is_refused_with_what_works() -> None:
-    async with fifo.testing.cluster() as cluster:
-        with pytest.raises(fifo.InvalidArgument, match=r"another event loop.*`fifo serve --dev`"):
-            await asyncio.to_thread(fifo.blocking.connect, cluster.url)

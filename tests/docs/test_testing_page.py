@@ -41,6 +41,6 @@ def test_the_blocks_of_the_page_pass(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"test_block_{number}.py" in done.stdout for number in range(len(BLOCKS)))
     assert (
-        f"{len(re.findall('^async def test_', ''.join(BLOCKS), re.MULTILINE))} passed"
+        f"{len(re.findall('^(?:async )?def test_', ''.join(BLOCKS), re.MULTILINE))} passed"
         in done.stdout
     )

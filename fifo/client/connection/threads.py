@@ -77,7 +77,8 @@ class Crossing(Protocol):
 class CallerThread:
     """`Crossing` as programs have it: a thread with an event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+        self._factory = loop_factory
         self._ready = threading.Event()
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="fifo blocking", daemon=True)
@@ -85,7 +86,7 @@ class CallerThread:
         self._ready.wait()
 
     def _run(self) -> None:
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=self._factory) as runner:
             loop = self.loop = runner.get_loop()
             loop.call_soon(self._ready.set)
             loop.run_forever()

@@ -23,7 +23,7 @@ from fifo.client.consuming.consumer import Consumer
 from fifo.words.settlement import Verb
 from node.testing.clockwork import Program
 from tests.client.model.heard import Asking, Letter, Publishing, Verdict
-from tests.client.model.waiting import Awaited, Handled, Turns, called
+from tests.client.model.waiting import Awaited, Handled, called, callers
 from tests.sim.workload import RATE_ERROR
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Actor:
             chance=self.rng.random,
             entropy=lambda count: next(sessions, None) or randbytes(count),
             own_loop=SameLoop,
-            crossing=lambda: Turns(self.scene.world.loop),
+            crossing=lambda: callers(self.scene.world.loop),
         )
         options = cast("fifo.ConnectKeywords", {**COMMON, **self.kind})
         while self.client is None:

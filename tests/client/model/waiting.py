@@ -1,7 +1,7 @@
 """The blocking client in virtual time: its callers are threads that run one at a time.
 
-Owns the turns. The world waits while a caller runs, and a caller while the world does, so that a
-run is the same each time: the threads are real, but no two of them ever run at once. `Awaited`
+The world waits while a caller runs, and a caller while the world does, so that a run is the same
+each time: the threads are real, but no two of them ever run at once. Owns the threads; `Awaited`
 shows the blocking client to a program of the model with its calls as coroutines. Must not know
 what a program calls.
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import copy_context
+from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from fifo.blocking import BlockingConsumer, BlockingDurable, BlockingMessage, BlockingProducer
-
-_T = TypeVar("_T")
+from node.testing.callers import Callers
 
 PATIENCE_S = 60.0
 """Longest real time that a caller may keep the world waiting."""
@@ -27,107 +27,57 @@ class Abandoned(BaseException):
     """The world has ended, and the caller with it."""
 
 
-class Caller:
-    """A thread that makes one call of the blocking client."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> None:
-        self.done: asyncio.Future[Any] = loop.create_future()
-        self._loop = loop
-        self._call = call
-        self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
-        self._answer: tuple[Any, BaseException | None] = (None, None)
-        self._work: Coroutine[Any, Any, Any] | None = None
-        self._result: Any = None
-        self._error: BaseException | None = None
-        self._abandoned = False
-        context = copy_context()
-        self.thread = threading.Thread(target=lambda: context.run(self._run), daemon=True)
-        _callers[self.thread] = self
-        self.thread.start()
-
-    def step(self, _task: object = None) -> None:
-        """Run it until it waits for the loop, or is done. On the loop's thread."""
-        self._turn.release()
-        assert self._back.acquire(timeout=PATIENCE_S), "a caller waits for what is no call"
-        if self._work is not None:
-            work, self._work = self._work, None
-            self._loop.create_task(self._through(work)).add_done_callback(self.step)
-            return
-        self.thread.join()
-        del _callers[self.thread]
-        if self.done.done():
-            return
-        if self._error is not None:
-            self.done.set_exception(self._error)
-        else:
-            self.done.set_result(self._result)
-
-    def abandon(self) -> None:
-        """End it where it waits: nothing runs on the loop any more."""
-        self._abandoned = True
-        self._turn.release()
-        self.thread.join(PATIENCE_S)
-        _callers.pop(self.thread, None)
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Have the loop run a coroutine, and wait for it. On the caller's own thread."""
-        self._work = work
-        self._back.release()
-        self._turn.acquire()
-        if self._abandoned:
-            raise Abandoned
-        (found, error), self._answer = self._answer, (None, None)
-        if error is not None:
-            raise error
-        answer: _T = found
-        return answer
-
-    async def _through(self, work: Coroutine[Any, Any, Any]) -> None:
-        # The loop keeps its tasks, and so their results: a consumer has to go when it is let go.
-        try:
-            self._answer = await work, None
-        except Exception as error:  # its caller hears it
-            self._answer = None, error
-
-    def _run(self) -> None:
-        self._turn.acquire()
-        if self._abandoned:
-            return
-        try:
-            self._result = self._call()
-        except Abandoned:
-            return
-        except BaseException as error:  # its program hears it
-            self._error = error
-        self._call = _nothing
-        self._back.release()
+def _late() -> None:
+    raise AssertionError("a caller waits for what is no call")
 
 
-class Turns:
-    """`Crossing` for callers: their coroutines run on the virtual loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = loop
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine over there and wait for it here."""
-        return _callers[threading.current_thread()].run(work)
-
-    def stop(self) -> None:
-        """Leave the loop to the others who use it."""
+def callers(loop: asyncio.AbstractEventLoop) -> Callers:
+    """The callers of a loop on which `called` runs."""
+    return _callers[loop]
 
 
 async def called(call: Callable[[], Any]) -> Any:
     """Make a call on a thread of its own, as part of the running program."""
-    caller = Caller(asyncio.get_running_loop(), call)
-    caller.step()
-    return await caller.done
+    loop = asyncio.get_running_loop()
+    if loop not in _callers:
+        _callers[loop] = Callers(loop, patience_s=PATIENCE_S, over=Abandoned, late=_late)
+    turns = _callers[loop]
+    done: asyncio.Future[Any] = loop.create_future()
+    calls = [call]
+    del call  # not kept: the world keeps its tasks, and they what the call is of
+
+    def run() -> None:
+        try:
+            loop.call_soon_threadsafe(_end, done, calls.pop()(), None)
+        except Abandoned:
+            return
+        except BaseException as error:  # its program hears it
+            loop.call_soon_threadsafe(_end, done, None, error)
+
+    job = turns.job(partial(copy_context().run, run))
+    thread = threading.Thread(target=job, daemon=True)
+    _threads.add(thread)
+    done.add_done_callback(lambda _: _threads.discard(thread))
+    thread.start()
+    turns.wait_for(job)
+    return await done
+
+
+def _end(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if done.done():
+        return
+    if error is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(result)
 
 
 def abandon_all() -> None:
     """End all callers: the world that they wait for is over."""
-    for caller in list(_callers.values()):
-        caller.abandon()
+    while _callers:
+        _callers.popitem()[1].close()
+    while _threads:
+        _threads.pop().join(PATIENCE_S)
 
 
 class Awaited:
@@ -178,8 +128,5 @@ def _shown(found: Any) -> Any:
     return Awaited(found) if isinstance(found, twins) else found
 
 
-def _nothing() -> None:
-    """Take the place of a call that is over, and of all that it keeps alive."""
-
-
-_callers: dict[threading.Thread, Caller] = {}
+_callers: dict[asyncio.AbstractEventLoop, Callers] = {}
+_threads: set[threading.Thread] = set()
