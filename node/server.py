@@ -532,6 +532,8 @@ def not_ready(raft: RaftNode) -> str | None:
     waits_for = raft.waits_for()
     if waits_for is not None:
         return f"recovering: waits for {waits_for}"
+    if raft.differs:
+        return "its state is not that of the majority: stop it, and start it with --recover"
     if raft.leader is None:
         return "no leader known"
     lag = raft.commit_index - raft.applied_index

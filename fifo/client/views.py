@@ -373,6 +373,10 @@ class PeerView(View):
     """Whether there is a connection to it."""
     counted: bool = _sent("counted", default=False)
     """Whether its disk counts towards a majority."""
+    equal_index: int = _sent("equal_index", 0)
+    """The last log index at which its state was compared and is that of a majority."""
+    differs_index: int = _sent("differs_index", 0)
+    """The first compared log index at which it is not; 0: none."""
     in_flight_bytes: int = _sent("in_flight_bytes", 0)
     """Bytes sent to it and not answered."""
     snapshot: Mapping[str, Any] | None = _sent("snapshot", None, dict)
@@ -424,6 +428,8 @@ class NodeStatus(View):
     """`leader`, `follower` or `candidate`."""
     recovering: bool = _sent("recovering", default=False)
     """Whether it rebuilds its data from the other nodes."""
+    differs_index: int = _sent("differs_index", 0)
+    """Since which log index its state is not that of a majority; 0: as far as it knows, it is."""
     term: int = _sent("term", 0)
     """The Raft term."""
     leader: str | None = _sent("leader")

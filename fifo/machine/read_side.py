@@ -63,6 +63,16 @@ class ReadSide:
         """The replicated time: milliseconds that never run backwards."""
         return self.state.cluster_time_ms
 
+    @property
+    def version(self) -> int:
+        """The version of the rules by which entries are applied."""
+        return self.state.version
+
+    @property
+    def running_hash(self) -> int:
+        """The hash of what every entry so far did, see `running_hash.py`."""
+        return self.state.running_hash
+
     def first_deadline_ms(self, consumer: int) -> int | None:
         """When the first lock of the consumer ends by the state's word, floors included."""
         return queries.first_deadline_ms(self.state, consumer)

@@ -34,7 +34,7 @@ from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.broker.views import View
 from node.config import LimitSettings
-from node.raft import RaftNode
+from node.raft import Mark, RaftNode
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Broker:
         )
         self.stretches = stretches
         self._input = InputTurns(stopwatch, stretches, lambda kind: VERBS.get(kind, "frame"))
-        self.host = MachineHost(Machine(), self._read, self._taken_over)
+        self.host = MachineHost(Machine(), self._read, self._taken_over, self._marked)
 
     def attach(self, raft: RaftNode) -> None:
         """Connect this broker to the Raft node under it, before anything else."""
@@ -99,6 +99,9 @@ class Broker:
 
     def _read(self, index: int) -> memoryview:
         return self._raft.read_cached(index)
+
+    def _marked(self, mark: Mark) -> None:
+        self._raft.note_mark(mark)
 
     def _taken_over(self) -> None:
         """Follow the cluster time of a snapshot's state, which has replaced this node's."""

@@ -23,6 +23,7 @@ from fifo.machine.contract import (
     snapshot_chunks,
 )
 from node.broker import entry
+from node.raft import MARK_ENTRIES, Mark
 
 __all__ = ["MachineHost"]
 
@@ -60,21 +61,38 @@ class MachineHost:
         machine: Machine,
         read: Callable[[int], memoryview],
         taken_over: Callable[[], None] = lambda: None,
+        marked: Callable[[Mark], None] = lambda mark: None,
     ) -> None:
         """`read(index)`: the payload of an entry in this node's log; `taken_over` is called when
-        the state was replaced, so that knowledge of the old one is void."""
+        the state was replaced, so that knowledge of the old one is void; `marked` at each multiple
+        of `MARK_ENTRIES`, with the running hash of the entries before it."""
         self.machine = machine
         self._read = read
         self._taken_over = taken_over
+        self._marked = marked
+        self.mark_entries = MARK_ENTRIES
+        self._next_mark = 0
+        """Index of the next mark; 0 where it is not known that all entries before it are applied
+        one after the other."""
 
     def apply(self, index: int, payload: memoryview) -> tuple[entry.Entry, list[Command], Outcome]:
         """Apply one entry of the log."""
         unpacked = entry.unpack(payload)
         batch = [_command(plain) for plain in unpacked.commands]
+        if index >= self._next_mark:
+            self._mark(index)
         meta = Meta(index, unpacked.stamp_ms, unpacked.wall_ms, unpacked.area)
         outcome = self.machine.apply_batch(meta, batch)
         assert len(outcome.replies) == len(batch), "every command has one reply"
         return unpacked, batch, outcome
+
+    def _mark(self, index: int) -> None:
+        """Pass on the mark between the last entry applied and entry `index`: entries of Raft's own
+        lie between them, and one of those may be a multiple."""
+        at = index - index % self.mark_entries
+        if self._next_mark:
+            self._marked(Mark(at, self.machine.version, self.machine.running_hash))
+        self._next_mark = at + self.mark_entries
 
     def read_area(self, index: int) -> memoryview:
         """The body area of an entry in this node's log."""
@@ -94,6 +112,7 @@ class MachineHost:
         Raises `SnapshotError` if this version cannot read it.
         """
         yield from self.machine.restoring(chunks)
+        self._next_mark = 0
         self._taken_over()
 
 

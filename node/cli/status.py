@@ -65,8 +65,23 @@ def _draw(found: dict[str, Any]) -> None:
             output.note(_refuses(node["node"], alarm))
         if waits_for := node.get("recovering"):
             output.note(f"{node['node']} is rebuilding a lost journal and waits for {waits_for}")
+    for name, index in _differing(nodes):
+        output.note(
+            f"the state of {name} is not that of the majority since entry {index}: stop {name}, "
+            "and start it with --recover"
+        )
     if leader is None:
         output.note("no leader: publishing and consuming wait until a majority of nodes is running")
+
+
+def _differing(nodes: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Members whose state is not that of a majority, by their own word or a peer's."""
+    found = {}
+    for node in nodes:
+        for one, name in ((node, "node"), *((peer, "name") for peer in node.get("peers") or ())):
+            if one.get("differs_index"):
+                found[one[name]] = one["differs_index"]
+    return sorted(found.items())
 
 
 def _refuses(node: str, alarm: dict[str, Any]) -> str:
@@ -146,6 +161,8 @@ def _peer_row(peer: dict[str, Any]) -> tuple[object, ...]:
 def _peer_word(peer: dict[str, Any]) -> str | None:
     if not peer.get("counted", True):
         return "recovering"
+    if peer.get("differs_index"):
+        return "differs"
     return _shown(lambda connected: "connected" if connected else "down", peer.get("connected"))
 
 

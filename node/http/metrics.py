@@ -194,6 +194,11 @@ def _add_raft(page: Page, raft: RaftStatus) -> None:
             "1 while it gets back a journal that it lost, without a vote.",
             int(raft.recovering is not None),
         ),
+        (
+            "fifo_raft_state_differs",
+            "1 while its state is another one than that of a majority: it does not lead.",
+            int(raft.differs_index > 0),
+        ),
         ("fifo_journal_bytes", "Journal and snapshots on the disk.", journal.disk_bytes),
         ("fifo_disk_free_bytes", "Free on the journal's disk.", journal.free_bytes),
     ):
@@ -203,6 +208,16 @@ def _add_raft(page: Page, raft: RaftStatus) -> None:
         "gauge",
         "Entries that a peer has not acknowledged; from the leader only.",
         [({"peer": peer.name}, peer.lag_entries) for peer in raft.peers if raft.role == "leader"],
+    )
+    page.samples(
+        "fifo_raft_peer_state_differs",
+        "gauge",
+        "1 where a peer's state is another one than that of a majority; from the leader only.",
+        [
+            ({"peer": peer.name}, int(peer.differs_index > 0))
+            for peer in raft.peers
+            if raft.role == "leader"
+        ],
     )
     reports = [(peer.name, peer.room) for peer in raft.peers if peer.room is not None]
     page.samples(

@@ -154,6 +154,8 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
             ("sync_ms", _uint),
         ),
     ),
+    "mark": (28, (("term", _uint), ("index", _uint), ("version", _uint), ("hash", _uint))),
+    "differs": (29, (("term", _uint), ("index", _uint))),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (

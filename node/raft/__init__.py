@@ -35,7 +35,9 @@ from node.raft.config import (
     boot_clock,
 )
 from node.raft.environment import RaftEnvironment, RaftWorkers
+from node.raft.equality import Mark
 from node.raft.errors import RaftError, RaftStopped
+from node.raft.limits import MARK_ENTRIES
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, check_members
 from node.raft.room import Room
@@ -51,6 +53,8 @@ __all__ = [
     "RaftWorkers",
     "RaftStatus",
     "Room",
+    "Mark",
+    "MARK_ENTRIES",
     "RaftCounters",
     "PeerStatus",
     "Outcome",

@@ -195,6 +195,12 @@ class PeerStatus:
     room: Room | None = None
     """Its newest report of what it has left, while that counts."""
 
+    equal_index: int = 0
+    """Up to where its state was compared and is that of a majority."""
+
+    differs_index: int = 0
+    """The first compared index at which it is not; 0: none."""
+
 
 @dataclass(slots=True)
 class RaftCounters:
@@ -239,4 +245,7 @@ class RaftStatus:
     peers: tuple[PeerStatus, ...]
     recovering: str | None = None
     """The event that a member that lost its journal waits for; None: it votes and counts."""
+    differs_index: int = 0
+    """Since when this node's state is another one than that of a majority; 0: as far as it knows,
+    it is not."""
     counters: RaftCounters = field(default_factory=RaftCounters)

@@ -8,6 +8,7 @@ sockets, nor when it runs: `node.py` owns the order of a turn.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from node.peers.message import COMMAND_BYTE, Message, MessageRefused
 from node.raft import limits
 from node.raft.append_entries import accept, check
 from node.raft.commit import CommitPath
+from node.raft.equality import Mark
 from node.raft.errors import RaftError, RaftStopped, describe
 from node.raft.lease import NEVER
 from node.raft.pysyncobj import seams
@@ -29,8 +31,11 @@ if TYPE_CHECKING:
     from node.peers.message import PeerNode
     from node.raft.config import RaftConfig
     from node.raft.environment import RaftEnvironment
+    from node.raft.equality import Comparison
     from node.raft.replication import PeerProgress
     from node.raft.room import Room
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
@@ -72,6 +77,8 @@ class Core(CommitPath):
             "term_ask": self.on_term_ask,
             "term_report": self.on_term_report,
             "room": self.on_room,
+            "mark": self.on_mark,
+            "differs": self.on_differs,
         }
 
     # --- start ---
@@ -187,6 +194,7 @@ class Core(CommitPath):
         else:
             news |= self._take_entries(node, message)
         self._tell_room(node)
+        self._tell_marks(node)
         return news or self.log.dirty
 
     def _take_entries(self, node: PeerNode, message: Message) -> bool:
@@ -258,6 +266,71 @@ class Core(CommitPath):
         if message["term"] == self.term and self.role == LEADER:
             self.rooms.reported(node, room_in(message), self.clock())
         return False
+
+    def _tell_marks(self, leader: PeerNode) -> None:
+        for index, version, hash_ in self.equality.unsent(leader.id, self.term):
+            message = {"type": "mark", "term": self.term, "index": index}
+            self.outbox.send_at_once(leader, message | {"version": version, "hash": hash_})
+
+    def on_mark(self, node: PeerNode, message: Message) -> bool:
+        """A member tells this leader what its state was at an index."""
+        if message["term"] == self.term and self.role == LEADER:
+            mark = Mark(message["index"], message["version"], message["hash"])
+            self._judged(self.equality.reported(node.id, mark))
+        return False
+
+    def note_mark(self, mark: Mark) -> None:
+        """Take the mark of this node's own state."""
+        verdict = self.equality.note(mark)
+        if self.role == LEADER:
+            self._judged(verdict)
+
+    def _judged(self, verdict: Comparison | None) -> None:
+        """Keep a member that differs, this one too, from leading, and say so."""
+        if verdict is None:
+            return
+        for node, progress in self.replication.peers.items():
+            if node.id in verdict.agreed:
+                progress.differs = False
+            elif node.id in verdict.differing and verdict.agreed:
+                progress.differs = True
+                message = {"type": "differs", "term": self.term, "index": verdict.index}
+                self.outbox.send_at_once(node, message)
+        if verdict.agreed and self.config.name in verdict.differing:
+            self._differs(verdict.index)
+        if verdict.differing:
+            self._report_differing(verdict)
+
+    def _report_differing(self, verdict: Comparison) -> None:
+        index, compared = verdict.index, self.equality.compared
+        if all(compared[name].differs_index != index for name in verdict.differing):
+            return  # That was reported at an earlier mark.
+        names = ",".join(sorted(verdict.differing))
+        if verdict.agreed:
+            logger.error(
+                "event=replica_differs members=%s index=%d advice=stop it, and start it with "
+                "--recover: it takes the state of the others",
+                names,
+                index,
+            )
+        else:
+            logger.error("event=replicas_differ members=%s index=%d agreed=none", names, index)
+
+    def on_differs(self, node: PeerNode, message: Message) -> bool:
+        """The leader has found that this member's state is another one than a majority's."""
+        if message["term"] == self.term and node == self.leader and self.role != LEADER:
+            self._differs(message["index"])
+        return False
+
+    def _differs(self, index: int) -> None:
+        """This state is not to be trusted: hold no lease, lead no more. The log is sound."""
+        if self.equality.own_differs_index:
+            return
+        self.equality.own_differs_index = index
+        logger.error(
+            "event=state_differs index=%d advice=stop this node, and start it with --recover", index
+        )
+        self._ask_turn()
 
     def merely_follows(self) -> bool:
         """Whether this node has a leader and nothing to do that is urgent, once it has synced what
@@ -389,6 +462,7 @@ class Core(CommitPath):
                     f"raft: snapshot {index} was installed, but {self.last_applied} is applied"
                 )
             self.last_applied = index
+            self.equality.started_anew()
             self.submissions.jumped(index)
             leader = self.leader
             meta = self.journal.snapshot
@@ -428,6 +502,7 @@ class Core(CommitPath):
         self.lease.begin()
         self._proof_wanted_at = None
         self.rooms.begin()
+        self.equality.begin()
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)
         no_op_index = self.log.last_index + 1

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from node.raft import limits, rejoin
 from node.raft.config import RaftCounters
 from node.raft.durable_outbox import DurableOutbox
+from node.raft.equality import Equality
 from node.raft.lease import NEVER, Lease
 from node.raft.membership import Membership
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER, Library
@@ -100,6 +101,7 @@ class Elections(Library):
     replication_class = Replication
     snapshots_class: type[SnapshotManager] = SnapshotManager
     rooms_class = Rooms
+    equality_class = Equality
 
     def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         journal, clock = environment.journal, environment.clock
@@ -117,9 +119,11 @@ class Elections(Library):
         super().__init__(membership, config, journal)
         self.lease = Lease(membership, config.lease_seconds)
         self.rooms = self.rooms_class()
+        self.equality = self.equality_class(config.name, len(membership.peers) + 1)
         self.sync_began_at: float | None = None
         """When the sync of the log that runs off the event loop began; None while none does."""
         self._left_disk_at = NEVER
+        self._left_differing_at = NEVER
         self.prevote = PreVote(membership.peers_needed)
         self.outbox = DurableOutbox(environment.transport, journal.log, self.counters)
         self.send_through(self.outbox)
@@ -255,6 +259,10 @@ class Elections(Library):
             self._advance_rejoin(self.rejoin)
             return
         now = self.clock()
+        if self.equality.own_differs_index:
+            # Its log is sound, so it votes and counts; its state is not, so it does not lead.
+            self.election_deadline = now + self.config.max_timeout_seconds
+            return
         if self.snapshots.busy or not self.log.term_synced:
             # It could lead, but not act, before it has the state that its log begins with; and
             # while its disk takes down what it stood for or voted for, the answers are to come.
@@ -437,6 +445,7 @@ class Elections(Library):
             or node != self.leader
             or self.role != FOLLOWER
             or self.rejoin is not None
+            or self.equality.own_differs_index
         ):
             return False
         self.prevote.stop()
@@ -472,6 +481,20 @@ class Elections(Library):
             return
         self._left_disk_at = now
         logger.warning("event=transfer target=%s reason=the disk of this leader hangs", target)
+        self.begin_transfer(target, lambda why: logger.info("event=transfer_failed reason=%s", why))
+
+    def leave_as_differing(self) -> None:
+        """Hand over where the state of this leader differs from that of a majority."""
+        if not self.equality.own_differs_index or self.role != LEADER or self.transfer is not None:
+            return
+        now = self.clock()
+        if now < self._left_differing_at + self.config.max_timeout_seconds:
+            return
+        target = best_target(self.replication.peers, self.log.last_index)
+        if target is None:
+            return
+        self._left_differing_at = now
+        logger.error("event=transfer target=%s reason=the state of this leader differs", target)
         self.begin_transfer(target, lambda why: logger.info("event=transfer_failed reason=%s", why))
 
     def _quick_peers(self, now: float) -> dict[PeerNode, PeerProgress]:

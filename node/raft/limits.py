@@ -124,6 +124,13 @@ a small one within a fraction of a second, and its publishers have to hear of it
 ROOM_REPORT_SECONDS_MAX: Final = 10.0
 """An older report does not count: a member that is gone must not stop the publishers of others."""
 
+MARK_ENTRIES: Final = 1_024
+"""Entries between two marks of the state, at multiples of this on every member: a replica that does
+something else is found within so many."""
+
+MARKS_KEPT: Final = 64
+"""Marks that a member keeps: one that is 65,536 entries behind is compared where it ends."""
+
 CONNECTION_SECONDS: Final = 4.0
 """A connection on which nothing arrived for this long is dead (at least the election timeout)."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from node.journal.writer import GroupJob
     from node.raft.config import Outcome
     from node.raft.environment import RaftEnvironment
+    from node.raft.equality import Mark
     from node.raft.room import Room
 
 ROLES = {FOLLOWER: "follower", LEADER: "leader", CANDIDATE: "candidate"}
@@ -187,6 +188,8 @@ class RaftNode:
         core.replicate()
         if core.sync_began_at is not None:
             core.leave_hanging_disk()
+        if core.equality.own_differs_index:
+            core.leave_as_differing()
         if core.transfer is not None:
             core.advance_transfer()
         self._before_sync()
@@ -398,6 +401,16 @@ class RaftNode:
         rooms = self._core.rooms
         rooms.low_bytes, rooms.held_bytes, rooms.high_bytes = low_bytes, held_bytes, high_bytes
 
+    def note_mark(self, mark: Mark) -> None:
+        """Take a mark of the owner's state, for the leader to compare with those of the others."""
+        self._core.note_mark(mark)
+
+    @property
+    def differs(self) -> bool:
+        """Whether this node's state is known to be another one than that of a majority: it answers
+        no client then, and does not lead."""
+        return bool(self._core.equality.own_differs_index)
+
     @property
     def disk_low_bytes(self) -> int:
         """The low mark of the journal's disk: the operator's, or a part of a small disk."""
@@ -441,6 +454,8 @@ class RaftNode:
                     snapshot=progress.sending.how_far() if leads and progress.sending else None,
                     counted=progress.counted or not leads,
                     room=rooms.get(node.id),
+                    equal_index=core.equality.of(node.id).equal_index,
+                    differs_index=core.equality.of(node.id).differs_index,
                 )
             )
         return RaftStatus(
@@ -457,6 +472,7 @@ class RaftNode:
             journal=self._journal.stats(),
             peers=tuple(peers),
             recovering=self.waits_for(),
+            differs_index=core.equality.own_differs_index,
             counters=core.counters,
         )
 

@@ -55,6 +55,8 @@ class PeerProgress:
     in_flight_bytes: int = 0
     sending: SnapshotSender | None = None
     counted: bool = True
+    differs: bool = False
+    """Its state is another one than that of a majority: it takes everything, and must not lead."""
 
     def probe(self, next_index: int, floor_round: int) -> None:
         """Forget what is in flight and look from `next_index` for where the logs agree."""
@@ -118,6 +120,7 @@ class Replication:
         for progress in self.peers.values():
             progress.match_index = 0
             progress.counted = True
+            progress.differs = False
             progress.probe(self._log.last_index + 1, last_round + 1)
 
     def end(self) -> None:

@@ -51,6 +51,8 @@ def find_target(
         raise TransferRefused(f"{name} is not connected to the leader {own_name}: is it running?")
     if not progress.counted:
         raise TransferRefused(f"{name} is recovering a lost journal: wait until it has finished")
+    if progress.differs:
+        raise TransferRefused(f"{name} differs from the majority: start it with --recover")
     if not keeps_up(progress, last_index):
         behind = last_index - progress.match_index
         raise TransferRefused(f"{name} is {behind} entries behind: wait until it has caught up")
@@ -58,9 +60,10 @@ def find_target(
 
 
 def keeps_up(progress: PeerProgress, last_index: int) -> bool:
-    """Whether everything there is has at least been sent: at most a window is missing."""
+    """Whether it can lead, and everything there is has been sent: at most a window is missing."""
     up_to_date = not progress.probing and progress.next_index > last_index
-    return progress.connected and progress.counted and up_to_date
+    able = progress.connected and progress.counted and not progress.differs
+    return able and up_to_date
 
 
 def best_target(peers: Mapping[PeerNode, PeerProgress], last_index: int) -> str | None:

@@ -14,6 +14,7 @@ from node.journal.recovery import recovery_marker
 from node.raft import append_entries
 from node.raft.append_entries import Verdict
 from node.raft.core import LEADER, Core
+from node.raft.equality import Comparison, Equality, Mark
 from node.raft.lease import NEVER
 from node.raft.node import RaftNode
 from node.raft.pysyncobj.library import stock
@@ -635,6 +636,72 @@ class KeepsReports(Core):
     """A leader goes by the reports of its earlier leadership."""
 
     rooms_class = _KeptReports
+
+
+class TellsNoMarks(Core):
+    """A follower keeps to itself what its state was."""
+
+    def _tell_marks(self, leader: PeerNode) -> None:
+        pass
+
+
+class LeadsThoughItDiffers(Core):
+    """A follower that differs stands for election, and is handed the leadership."""
+
+    def _judged(self, verdict: Comparison | None) -> None:
+        pass
+
+
+class LeadsOnThoughItDiffers(Core):
+    """A leader that differs leads on."""
+
+    def leave_as_differing(self) -> None:
+        pass
+
+
+class _OwnIsRight(Equality):
+    def _noted(self, verdict: Comparison) -> Comparison:
+        agreed = verdict.agreed or frozenset({self.name})
+        return super()._noted(replace(verdict, agreed=agreed, differing=verdict.differing - agreed))
+
+
+class BelievesItself(Core):
+    """A leader takes its own state for the right one where no majority is equal."""
+
+    equality_class = _OwnIsRight
+
+
+class _AnyVersion(Equality):
+    def reported(self, name: str, mark: Mark) -> Comparison | None:
+        return super().reported(name, mark._replace(version=1))
+
+
+class ComparesAnyVersion(Core):
+    """A leader compares hashes that were made by different rules."""
+
+    equality_class = _AnyVersion
+
+
+class _ToldOnce(Equality):
+    def unsent(self, leader: str, term: int) -> Iterator[Mark]:
+        return super().unsent("any", 1)
+
+
+class TellsEachMarkOnce(Core):
+    """A follower does not repeat its marks to the next leader."""
+
+    equality_class = _ToldOnce
+
+
+class _KeptMarks(Equality):
+    def started_anew(self) -> None:
+        pass
+
+
+class KeepsItsMarks(Core):
+    """A member that took over another state is still the one that differed."""
+
+    equality_class = _KeptMarks
 
 
 def node_with(core: type[Core]) -> type[RaftNode]:

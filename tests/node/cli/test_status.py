@@ -125,6 +125,19 @@ def test_a_node_that_refuses_is_not_reported_as_down(
     assert (done.code, done.line) == (1, f"fifo: user ann may not ask (cluster at {URL})")
 
 
+def test_a_replica_that_differs_is_named_by_a_peer_or_itself(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_peer = {**STATUS, "peers": [{**PEER, "differs_index": 1024}]}
+    itself = {**STATUS, "node": "n3", "role": "follower", "peers": [], "differs_index": 2048}
+    answering(monkeypatch, by_peer, itself)
+    done = cli("status", "--url", URL)
+    assert "differs" in next(line for line in done.out.splitlines() if line.startswith("n2"))
+    said = "the state of {0} is not that of the majority since entry {1}: stop {0}, and start it"
+    for name, index in (("n2", 1024), ("n3", 2048)):
+        assert said.format(name, index) in done.err
+
+
 @pytest.mark.parametrize("key", [key for key in STATUS if key not in CORE])
 def test_a_field_missing_from_a_node_is_a_dash(
     key: str, cli: Cli, monkeypatch: pytest.MonkeyPatch

@@ -100,8 +100,11 @@ def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> N
         (0, "the terms of n2", "recovering: waits for the terms of n2"),
     ):
         raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=5_000 - behind)
-        raft.waits_for = lambda told=waits_for: told
+        raft.waits_for, raft.differs = (lambda told=waits_for: told), False
         assert not_ready(cast("RaftNode", raft)) == reason
+    raft.waits_for, raft.differs = (lambda: None), True
+    reason = "its state is not that of the majority: stop it, and start it with --recover"
+    assert not_ready(cast("RaftNode", raft)) == reason
 
 
 def test_a_restarted_node_shows_no_totals_before_it_has_replayed_its_log(
@@ -111,7 +114,7 @@ def test_a_restarted_node_shows_no_totals_before_it_has_replayed_its_log(
     node = Node(loopback_config(tmp_path, 1), "n1")
     assert not node.shows_totals()
     raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=4_999)
-    raft.waits_for = lambda: None
+    raft.waits_for, raft.differs = (lambda: None), False
     node._raft = cast("RaftNode", raft)
     node._last_index_at_start = 5_000
     assert not node.shows_totals()

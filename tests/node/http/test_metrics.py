@@ -58,6 +58,7 @@ CONTRACT = [
     "fifo_raft_last_applied",
     "fifo_raft_is_leader",
     "fifo_raft_recovering",
+    "fifo_raft_state_differs",
     "fifo_raft_commit_seconds",
     "fifo_journal_fsync_seconds",
     "fifo_sessions",
@@ -185,6 +186,7 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
                 "fifo_lock_expiry_lateness_seconds_count": 1,
                 "fifo_raft_is_leader": 1,
                 "fifo_raft_recovering": 0,
+                "fifo_raft_state_differs": 0,
                 'fifo_sessions{state="connected"}': 1,
                 'fifo_sessions{state="disconnected"}': 0,
             }

@@ -16,6 +16,7 @@ from tests.mutants.hunting import Hunt, Mutant, scenario, seeds
 from tests.mutants.switch import replaced
 from tests.node.raft import (
     test_elections,
+    test_equality,
     test_hazards,
     test_recover,
     test_room,
@@ -37,6 +38,7 @@ _TABLES = (
     test_transfer.RULES,
     test_slow_disk.RULES,
     test_recover.RULES,
+    test_equality.RULES,
     test_room.RULES,
 )
 _WITH_LOSSES = {core for _, core in test_recover.RULES}

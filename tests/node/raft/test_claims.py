@@ -12,6 +12,7 @@ import pytest
 
 from tests.node.raft import (
     test_elections,
+    test_equality,
     test_hazards,
     test_recover,
     test_room,
@@ -36,6 +37,7 @@ SCENARIOS = [
         test_transfer.RULES,
         test_slow_disk.RULES,
         test_recover.RULES,
+        test_equality.RULES,
         test_room.RULES,
     )
     for scenario, mutant in table
