@@ -77,6 +77,8 @@ class World:
         self.calm = False
         self.drained = False
         self.counts: dict[str, int] = {}
+        self.mark_entries: int | None = None
+        """Entries between two marks of a node's state; None: as everywhere."""
         self.on_hand_out: Callable[[str], None] = lambda _number: None
         self.on_first_applied: Callable[[Applied, Machine], None] = lambda _applied, _machine: None
         self.url = "fifo://" + ",".join(str(node.client) for node in self.config.nodes)
@@ -141,6 +143,8 @@ class World:
             )
             self.checks.restored((host.name, incarnation), node)
 
+        if self.mark_entries is not None:
+            node.broker.host.mark_entries = self.mark_entries
         counters = node.broker.counters
         counters.lateness = _Lateness(
             counters.lateness.bounds, lambda seconds: self.checks.late(host.name, seconds)
