@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours disks demo bench walk lock clean
+.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours disks demo bench walk lock release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
 	  --extra spark --extra bench --extra peers --extra celery --group server --group dev --group build --output-file requirements.lock
+
+release: setup ## build the two wheels of the version in pyproject.toml and keep them in tests/releases
+	@$(PY) -m tools.release
 
 clean: ## remove .venv, caches and reports
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-report.html jepsen-report.html jepsen-runs
