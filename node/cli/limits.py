@@ -108,3 +108,21 @@ MOVE_MESSAGES: Final = 10_000
 
 CERTIFICATE_DAYS_MIN: Final = 21
 """A certificate that ends sooner is reported: three weeks span a holiday and a slow authority."""
+
+LAG_ENTRIES: Final = 1_000
+"""Entries that a follower may be behind: more is seconds of load, which it would have to fetch."""
+
+ROOM_FACTOR: Final = 2
+"""A disk with less than this many times the room that publishes need is soon too full."""
+
+SLOW_SYNC_MS: Final = 50.0
+"""A local disk syncs in a few milliseconds; every confirm waits for a majority of disks."""
+
+CLOCKS_APART_S: Final = 2.0
+"""Wall clocks kept by NTP agree to milliseconds; logs and ends of tokens tolerate this much."""
+
+CONNECTIONS_FULL_SHARE: Final = 0.8
+"""Share of the connections of a node above which a reconnection of all clients may not fit."""
+
+DESCRIPTORS_GOOD: Final = 4_096
+"""Below this a node has room for fewer connections than a few programs with pools open."""

@@ -19,8 +19,10 @@ import fifo
 from fifo.loop import new_loop
 from fifo.worker.command import main as run_worker
 from node.cli import admin, cluster, config, look, message, output, people, queue, user
+from node.cli.apply import apply, export
 from node.cli.bench import bench
 from node.cli.consume import consume
+from node.cli.doctor import doctor
 from node.cli.errors import FAILED, INTERRUPTED, USAGE, CliError, one_line
 from node.cli.publish import publish
 from node.cli.serve import serve
@@ -59,6 +61,9 @@ for command, example in (
     (people.users, "fifo users --json"),
     (people.sessions, "fifo sessions --user orders-service"),
     (bench, "fifo bench --publishers 1 --consumers 1 --seconds 20"),
+    (doctor, "fifo doctor --json"),
+    (apply, "fifo apply queues.toml --dry-run"),
+    (export, "fifo export 'shop.*' --out queues.toml"),
     (admin.redrive, "fifo redrive orders.dlq --limit 100 --dry-run"),
     (admin.move, "fifo move orders orders.aside --limit 100 --dry-run"),
     (admin.forget_producer, "fifo forget-producer loader-7 --yes"),

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MESSAGE = "show find retry unlock delay cancel delete terminate move copy resend"
 
 PRINTS_DATA = {
+    "apply",
+    "doctor",
     "bench",
     "cluster start",
     "cluster status",
@@ -54,6 +56,7 @@ PRINTS_DATA = {
     "redrive",
     "status",
     "user hash",
+    "user list",
     "user token",
 }
 
@@ -76,9 +79,9 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     queue = "declare list show update purge delete pause resume"
     single = (
         "serve status publish consume peek locks delayed dead-letters consumers producers redrive"
-        " move bench forget-producer transfer-leadership users sessions worker"
+        " apply export doctor move bench forget-producer transfer-leadership users sessions worker"
     )
-    user = "hash token"
+    user = "hash token add set remove add-token revoke-token list import"
     wanted = [f"cluster {verb}" for verb in cluster.split()]
     wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]

@@ -1,0 +1,219 @@
+"""`fifo doctor`: each finding provoked by what nodes may say, and the command on a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import fifo
+from fifo.client.views import view
+from node.cli.diagnosis import CHECKS, Seen, diagnose
+from node.cli.findings import Severity
+from tests.support.cluster import running
+from tests.support.users import EVERYTHING, user
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.node.cli.conftest import Done
+
+NOW_S = 1_800_000_000.0
+DAY_MS = 86_400_000
+MEMBERS = {f"n{i}": f"10.0.0.{i}:7101" for i in (1, 2, 3)}
+
+
+def node(name: str, **changes: Any) -> dict[str, Any]:
+    """The status of a node in good health."""
+    role = "leader" if name == "n1" else "follower"
+    good = {
+        "node": name, "role": role, "leader": "n1", "members": MEMBERS, "last": 5_000,
+        "applied": 5_000, "alarms": [], "disk_free_bytes": 1 << 40, "disk_low_bytes": 1 << 28,
+        "fsync_ms": {"p50": 1.0, "p99": 4.0}, "version": "0.1.0", "wall_ms": NOW_S * 1000,
+        "connections": 10, "connections_max": 20_000, "descriptors_max": 65_536,
+        "certificates": {"client": NOW_S * 1000 + 90 * DAY_MS},
+    }  # fmt: skip
+    return good | changes
+
+
+def seen(**changes: Any) -> Seen:
+    nodes = [node(name) for name in MEMBERS]
+    healthy = Seen(tuple(MEMBERS.values()), nodes, asked_s=(NOW_S, NOW_S + 0.1), tls=True)
+    return replace(healthy, **changes)
+
+
+def with_node(**changes: Any) -> Seen:
+    """A cluster whose second node says this."""
+    return seen(nodes=[node("n1"), node("n2", **changes), node("n3")])
+
+
+def of_user(**changes: Any) -> dict[str, Any]:
+    none = dict.fromkeys(("declare", "publish", "consume", "manage"), ())
+    flags = {"monitor": False, "operate": True, "loopback": False}
+    return {"name": "ann", **none, **flags, "tokens": [], "subjects": [], **changes}
+
+
+def queue(**sent: Any) -> fifo.QueueView:
+    return view(fifo.QueueView, {"name": "q", "spec": {"dead_letter": "d"}, **sent})
+
+
+DOWN = {"role": "down", "error": "connection refused"}
+ALARM = {"alarm": "disk_low", "node": "n2", "bytes": 5, "threshold_bytes": 9}
+
+
+def test_a_healthy_cluster_has_no_finding() -> None:
+    assert diagnose(seen()) == []
+
+
+@pytest.mark.parametrize(
+    ("sick", "check", "severity", "place", "words"),
+    [
+        (
+            seen(nodes=[node("n1"), DOWN, node("n3")]),
+            "quorum", "error", "n2", "does not answer: connection refused",
+        ),
+        (
+            seen(nodes=[node("n1"), DOWN, node("n3")]),
+            "quorum", "error", "cluster", "the loss of one more stops the cluster",
+        ),
+        (
+            seen(nodes=[DOWN, DOWN, node("n3")]),
+            "quorum", "error", "cluster", "1 of 3 nodes answer, and 2 are a majority",
+        ),
+        (
+            seen(addresses=["10.0.0.1:7101"], nodes=[node("n1")]),
+            "quorum", "advice", "cluster", "asked 1 of 3 nodes",
+        ),
+        (
+            seen(addresses=["a:1"], nodes=[node("n1", members={"n1": "a:1"})]),
+            "quorum", "advice", "cluster", "a single node",
+        ),
+        (
+            seen(
+                addresses=["a:1", "b:1"],
+                nodes=[node(n, members={"n1": "a:1", "n2": "b:1"}) for n in ("n1", "n2")],
+            ),
+            "quorum", "advice", "cluster", "2 nodes tolerate no more losses than 1",
+        ),
+        (
+            seen(nodes=[node(n, role="follower", leader=None) for n in MEMBERS]),
+            "leader", "error", "cluster", "no node leads",
+        ),
+        (with_node(leader="n3"), "leader", "warning", "cluster", "different leaders: n1, n3"),
+        (with_node(applied=10), "log", "warning", "n2", "is 4990 entries behind"),
+        (with_node(recovering="n3"), "log", "warning", "n2", "rebuilding its journal"),
+        (with_node(alarms=[ALARM]), "alarms", "error", "n2", "publishes are refused: its disk"),
+        (
+            with_node(alarms=[{**ALARM, "alarm": "descriptors_low"}]),
+            "alarms", "error", "n2", "no descriptor left",
+        ),
+        (
+            with_node(disk_free_bytes=(1 << 28) + 1),
+            "room", "warning", "n2", "256.0 MiB are free; below 256.0 MiB publishes are refused",
+        ),
+        (with_node(fsync_ms={"p99": 80.0}), "disks", "warning", "n2", "takes 80 ms or more"),
+        (
+            with_node(wall_ms=(NOW_S - 60) * 1000),
+            "clocks", "warning", "n2", "1 m 0 s behind this machine's",
+        ),
+        (
+            with_node(wall_ms=(NOW_S + 60) * 1000),
+            "clocks", "warning", "n2", "59.9 s ahead of this machine's",
+        ),
+        (with_node(connections=16_000), "descriptors", "warning", "n2", "16000 of 20000"),
+        (
+            with_node(descriptors_max=1_024, connections_max=512),
+            "descriptors", "advice", "n2", "may open 1024 descriptors, and so takes 512",
+        ),
+        (
+            with_node(version="0.2.0"),
+            "versions", "error", "cluster", "n1 0.1.0, n2 0.2.0, n3 0.1.0",
+        ),
+        (
+            with_node(certificates={"peer": NOW_S * 1000 + 5 * DAY_MS}),
+            "certificates", "warning", "n2 peer port", "ends on 2027-01-20, in 4 days",
+        ),
+        (
+            with_node(certificates={"client": NOW_S * 1000 - DAY_MS}),
+            "certificates", "error", "n2 client port", "has ended on 2027-01-14",
+        ),
+        (
+            seen(users=[of_user(operate=False)]),
+            "users", "warning", "user ann", "has no permission",
+        ),
+        (seen(users=[of_user()]), "users", "advice", "cluster", "one user may operate"),
+        (
+            seen(users=[of_user(loopback=True)]),
+            "users", "warning", "user ann", "every program on a node's machine may operate",
+        ),
+        (
+            seen(users=[of_user(tokens=[{"name": "ci", "ends_ms": 5}])]),
+            "users", "advice", "user ann", "has tokens that have ended: ci",
+        ),
+        (
+            seen(has_secret=True, tls=False),
+            "users", "warning", "cluster", "travel unencrypted",
+        ),
+        (
+            seen(refused=["users: no permission"]),
+            "access", "advice", "cluster", "not looked at: users: no permission",
+        ),
+        (seen(queues=[queue(ready=3)]), "queues", "advice", "queue q", "3 messages wait"),
+        (seen(queues=[queue(paused=True)]), "queues", "advice", "queue q", "is paused"),
+        (
+            seen(queues=[queue(spec={"max_deliveries": None, "dead_letter": None})]),
+            "queues", "advice", "queue q", "handed out for ever",
+        ),
+    ],
+)  # fmt: skip
+def test_a_finding_is_made_of_what_provokes_it(
+    sick: Seen, check: str, severity: str, place: str, words: str
+) -> None:
+    found = [one for one in diagnose(sick) if words in one.fact]
+    assert [(one.check, one.severity.value, one.place) for one in found] == [
+        (check, severity, place)
+    ]
+    assert found[0].fix
+    assert check in CHECKS or check == "access"
+
+
+def test_a_token_without_an_end_has_not_ended() -> None:
+    tokens = [{"name": "a", "ends_ms": None}, {"name": "b", "ends_ms": NOW_S * 1000 + DAY_MS}]
+    found = diagnose(seen(users=[of_user(tokens=tokens), of_user(name="bob")]))
+    assert found == []
+
+
+@pytest.mark.cluster
+async def test_the_doctor_looks_at_a_real_cluster(cli: Callable[..., Done], tmp_path: Path) -> None:
+    root = user("root", **EVERYTHING, operate=True)
+    async with running(tmp_path, 3, users=(root, user("ann", consume=("*",)))) as cluster:
+        await cluster.leader()
+        hosts = ",".join(str(one.client) for one in cluster.config.nodes)
+
+        async def doctor(who: str, *words: str) -> Done:
+            url = f"fifo://{who}@{hosts}"
+            return await asyncio.to_thread(cli, "doctor", "--url", url, *words)
+
+        async with fifo.connect(f"fifo://root:root-password@{hosts}") as client:
+            await client.manage_user("import")
+            await client.declare(fifo.QueueSpec("orders", dead_letter="orders.dlq"))
+        healthy = await doctor("root:root-password")
+        assert "certificates  ok      none ends soon" in healthy.out
+        assert "error" not in healthy.out
+        assert healthy.code == 0
+        done = await doctor("root:root-password", "--json")
+        assert {one["check"] for one in done.json["findings"]} <= {"users", "queues", "disks"}
+        assert "root-password" not in healthy.out + done.out
+
+        (down,) = [one for one in cluster.nodes.values() if not one.leads][:1]
+        await down.crash()
+        sick = await doctor("root:root-password", "--json")
+        errors = [one for one in sick.json["findings"] if one["severity"] == Severity.ERROR]
+        assert sick.code == 1
+        assert not sick.json["ok"]
+        assert [one["place"] for one in errors] == [down.me.name, "cluster"]
+        again = await doctor("root:root-password")
+        assert f"error: {down.me.name}: does not answer" in again.out
