@@ -628,6 +628,8 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     sessions = _blocking(BaseClient.sessions)
     users = _blocking(BaseClient.users)
     end_session = _blocking(BaseClient.end_session)
+    log_users = _blocking(BaseClient.log_users)
+    manage_user = _blocking(BaseClient.manage_user)
     peek = _blocking(BaseClient.peek)
     find = _blocking(BaseClient.find)
     message = _blocking(BaseClient.message)

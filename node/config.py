@@ -12,7 +12,7 @@ import hashlib
 import ipaddress
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from node.table import ConfigError, Table, label_of, quoted, read_toml
 from node.users import User, read_users, user_lines
@@ -31,6 +31,14 @@ NODES_MAX: Final = 9
 
 PORT_MAX: Final = 65_535
 """The largest TCP port."""
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+BALANCERS_MAX: Final = 100
+"""Addresses and networks of balancers; each connection is compared with all of them."""
+
+IN_LOG: Final = "log"
+"""The value of ``users`` in [cluster] where the users of the log hold."""
 
 SECRET_BYTES_MIN: Final = 16
 """A shorter secret could be guessed from one recorded handshake between two nodes."""
@@ -166,7 +174,8 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 class ClusterConfig:
     """A validated configuration. ``path`` is the file it came from, None when made in memory.
 
-    Without ``users`` every client on this machine may do everything, and no other can connect.
+    Without ``users`` every client on this machine may do everything, and no other can connect, but
+    for ``users_in_log``: the cluster's users are in its log, whatever this file says.
     """
 
     name: str
@@ -177,6 +186,8 @@ class ClusterConfig:
     limits: LimitSettings = LimitSettings()
     tls: TlsSettings | None = None
     users: tuple[User, ...] = ()
+    users_in_log: bool = False
+    balancers: tuple[Network, ...] = ()
     path: Path | None = None
     secret_file: Path | None = None
 
@@ -276,6 +287,8 @@ def examine(path: Path) -> tuple[ClusterConfig | None, list[ConfigError]]:
         limits=limits or LimitSettings(),
         tls=tls,
         users=users or (),
+        users_in_log=cluster.users_in_log,
+        balancers=cluster.balancers,
         path=path,
         secret_file=cluster.secret_file,
     )
@@ -287,14 +300,31 @@ def examine(path: Path) -> tuple[ClusterConfig | None, list[ConfigError]]:
 class _ClusterKeys(NamedTuple):
     name: str
     secret_file: Path | None
+    users_in_log: bool
+    balancers: tuple[Network, ...]
 
 
 def _cluster_keys(top: Table, folder: Path) -> _ClusterKeys:
     cluster = top.table("cluster")
     name = cluster.name("name")
     secret_file = cluster.optional_text("secret_file")
+    users = cluster.optional_text("users")
+    if users not in (None, IN_LOG):
+        raise cluster.error("users", f'{users!r}: must be "{IN_LOG}", or left out')
+    balancers = _networks(cluster, "balancers")
     cluster.finish()
-    return _ClusterKeys(name, None if secret_file is None else folder / secret_file)
+    secret_path = None if secret_file is None else folder / secret_file
+    return _ClusterKeys(name, secret_path, users == IN_LOG, balancers)
+
+
+def _networks(table: Table, key: str) -> tuple[Network, ...]:
+    found = []
+    for text in table.texts(key, BALANCERS_MAX, 64):
+        try:
+            found.append(ipaddress.ip_network(text))
+        except ValueError as error:
+            raise table.error(key, f"{error}; write it as in 10.0.0.5 or 10.0.0.0/24") from None
+    return tuple(found)
 
 
 def cluster_config(count: int, base_port: int, directory: Path) -> ClusterConfig:
@@ -327,6 +357,10 @@ def to_toml(config: ClusterConfig) -> str:
     lines = ["[cluster]", f"name = {quoted(config.name)}"]
     if config.secret_file is not None:
         lines.append(f"secret_file = {quoted(_relative(config.secret_file, folder))}")
+    if config.users_in_log:
+        lines.append(f"users = {quoted(IN_LOG)}")
+    if config.balancers:
+        lines.append(f"balancers = [{', '.join(quoted(str(one)) for one in config.balancers)}]")
     for node in config.nodes:
         lines += [
             "",
@@ -452,12 +486,16 @@ def _check_members(config: ClusterConfig, label: str) -> None:
 
 def _check_exposure(config: ClusterConfig, label: str) -> None:
     """Refuse a configuration in which other machines reach a port without authentication."""
-    users = "[[user]] sections: who may connect, and what each may do"
+    users = (
+        "[[user]] sections: who may connect, and what each may do"
+        f' (or users = "{IN_LOG}" in [cluster], once they are kept by `fifo user`)'
+    )
+    known = config.users or config.users_in_log
     peers = "secret_file in [cluster], what the nodes share, or peer_cert in [tls]"
     needs = {
-        "client": None if config.users else users,
+        "client": None if known else users,
         "peer": None if config.secret or _peer_tls(config) else peers,
-        "http": None if config.users else users,
+        "http": None if known else users,
     }
     for number, node in enumerate(config.nodes, 1):
         for kind, address in _addresses_of(node):

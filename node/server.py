@@ -22,6 +22,7 @@ from typing import Protocol, TypeAlias
 
 from fifo.wire import Code, encode
 from fifo.wire.messages import Error
+from node import certificates
 from node.broker import entry, limits
 from node.broker.broker import Broker
 from node.broker.connections.authentication import Authentication
@@ -37,6 +38,7 @@ from node.broker.connections.listener import (
 )
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
+from node.certificates import CertificateUnreadable
 from node.collector import Collector
 from node.config import ClusterConfig, NodeConfig
 from node.peers.tls import CertificateUnusable
@@ -165,6 +167,8 @@ class Node:
         return Authentication(
             self.config.users,
             now=self._env.clock,
+            wall_ms=self._env.wall_ms,
+            always=self.config.users_in_log,
             call_later=lambda delay, call: asyncio.get_running_loop().call_later(delay, call),
             thread=lambda: self._env.worker("logins"),
         )
@@ -221,13 +225,15 @@ class Node:
     async def _start(self) -> None:
         context = self.client_context()
         raft_config = self._raft_config()
+        self.broker.about.certificates = self._certificate_ends(self.config)
         if self._recover:
             check_members(self.me.name, raft_config.peers)
         self._raft = self._open_raft(raft_config)
         self._last_index_at_start = self._raft.status().last_index
         self.broker.attach(self._raft)
         await self._raft.start()
-        self._listener = self._env.listener(context, self._accept)
+        self.broker.follow_users()
+        self._listener = self._env.listener(context, self._accept, self.config.balancers)
         await self._listener.start(self.me.client.host, self.me.client.port)
         if self._http is not None:
             await self._http.start()
@@ -277,7 +283,12 @@ class Node:
     def reload(self, config: ClusterConfig) -> None:
         """Take over users and certificates of a configuration that was read again; all other keys
         need a restart. Raises ConfigError, and then nothing has changed."""
-        if bool(config.users) != bool(self.config.users):
+        if self.broker.users_in_log and config.users not in ((), self.config.users):
+            raise ConfigError(
+                "[[user]]: the users are in the log since they were imported: remove these sections"
+                " and change users by `fifo user`"
+            )
+        if not self.broker.users_in_log and bool(config.users) != bool(self.config.users):
             raise ConfigError(
                 "[[user]]: adding the first user or removing the last needs a restart"
             )
@@ -301,9 +312,21 @@ class Node:
             assert new.tls is not None, "contexts are made from certificates"
             show_certificate(context, new.tls, name)
         self.config = new
-        self.authentication.replace(new.users)
-        self.broker.users_replaced()
-        logger.info("event=reloaded users=%d", len(new.users))
+        self.broker.about.certificates = self._certificate_ends(new)
+        if not self.broker.users_in_log:
+            self.authentication.replace(new.users)
+            self.broker.users_replaced()
+        logger.info("event=reloaded users=%d", len(self.authentication.users()))
+
+    def _certificate_ends(self, config: ClusterConfig) -> dict[str, int]:
+        """The ends of the certificates that this node shows, for its status."""
+        tls, ends = config.tls, {}
+        for port in ("client", "peer"):
+            if tls is not None and getattr(tls, f"{port}_cert") is not None:
+                cert, key = (tls.path(f"{port}_{what}", self.me.name) for what in ("cert", "key"))
+                with contextlib.suppress(CertificateUnreadable):
+                    ends[port] = int(certificates.read(cert, key).ends * 1000)
+        return ends
 
     def client_context(self) -> ssl.SSLContext | None:
         """The TLS context of the client port; None for a plain port. Raises ConfigError."""

@@ -66,7 +66,7 @@ class Table:
     def name(self, key: str) -> str:
         """A name of a cluster, node or user."""
         value = self.text(key)
-        if _NAME.fullmatch(value) is None:
+        if not is_name(value):
             allowed = "1 to 64 letters, digits, '-', '_' and '.', beginning with a letter or digit"
             raise self.error(key, f"{value!r} is not a name: {allowed}")
         return value
@@ -141,6 +141,11 @@ class Table:
             near = difflib.get_close_matches(key, self._known, 1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(self._known)}"
             raise self.error(key, f"unknown key; {hint}")
+
+
+def is_name(text: str) -> bool:
+    """Whether this can be the name of a cluster, node or user."""
+    return _NAME.fullmatch(text) is not None
 
 
 def read_toml(path: Path, label: str) -> dict[str, object]:

@@ -27,6 +27,10 @@ PATTERN_BYTES_MAX: Final = 255
 """As long as the name of a queue."""
 
 
+SUBJECTS_MAX: Final = 16
+"""Certificate subjects of one user: one for each place that a program runs at."""
+
+
 class Permission(StrEnum):
     """A permission on queues."""
 
@@ -54,17 +58,30 @@ SHARE_BOUNDS: Final = (0, 1 << 50)
 
 
 @dataclass(frozen=True, slots=True)
+class Token:
+    """A token of a user: its name, its hash, and the wall time of its end, or None."""
+
+    name: str
+    hash: TokenHash = field(repr=False)
+    ends_ms: int | None = None
+
+
+FILE_TOKEN: Final = "token"
+"""The name of the token that `token_hash` in a file is of."""
+
+
+@dataclass(frozen=True, slots=True)
 class User:
     """A user. Patterns are those of a shell: `*`, `?` and `[abc]`.
 
     `loopback`: who connects from this machine without credentials is this user. `monitor` may see
     the state of the nodes, `operate` may change which of them leads, too. `shares`: the quotas that
-    are set; of all others a user may have half.
+    are set; of all others a user may have half. `subjects`: of the certificates that prove it.
     """
 
     name: str
     password: PasswordHash | None = field(default=None, repr=False)
-    token: TokenHash | None = field(default=None, repr=False)
+    tokens: tuple[Token, ...] = field(default=(), repr=False)
     loopback: bool = False
     monitor: bool = False
     operate: bool = False
@@ -73,6 +90,12 @@ class User:
     consume: tuple[str, ...] = ()
     manage: tuple[str, ...] = ()
     shares: tuple[tuple[Quota, int], ...] = ()
+    subjects: tuple[str, ...] = ()
+
+    @property
+    def can_connect(self) -> bool:
+        """Whether there is a way to be this user."""
+        return bool(self.password or self.tokens or self.subjects or self.loopback)
 
     @property
     def may_anything(self) -> bool:
@@ -112,22 +135,24 @@ def _read_user(table: Table) -> User:
         for permission in Permission
     }
     shares = {quota: table.optional_integer(quota, SHARE_BOUNDS) for quota in Quota}
+    token = _hash(table, "token_hash", parse_token_hash)
     user = User(
         name=table.name("name"),
         password=_hash(table, "password_hash", parse_password_hash),
-        token=_hash(table, "token_hash", parse_token_hash),
+        tokens=() if token is None else (Token(FILE_TOKEN, token),),
         loopback=table.flag("loopback"),
         monitor=table.flag("monitor"),
         operate=table.flag("operate"),
         **patterns,
         shares=tuple((quota, share) for quota, share in shares.items() if share is not None),
+        subjects=table.texts("subjects", SUBJECTS_MAX, PATTERN_BYTES_MAX),
     )
     table.finish()
-    if user.password is None and user.token is None and not user.loopback:
+    if not user.can_connect:
         raise table.error(
             "name",
             f"{user.name} can never connect: give it password_hash (`fifo user hash`),"
-            " token_hash (`fifo user token`) or loopback = true",
+            " token_hash (`fifo user token`), subjects (client certificates) or loopback = true",
         )
     return user
 
@@ -135,9 +160,10 @@ def _read_user(table: Table) -> User:
 def user_lines(user: User) -> list[str]:
     """The keys of a `[[user]]` section that `read_users` reads back as this user."""
     lines = [f"name = {quoted(user.name)}"]
+    token = next((one.hash for one in user.tokens), None)
     lines += [
         f"{key} = {quoted(str(value))}"
-        for key, value in (("password_hash", user.password), ("token_hash", user.token))
+        for key, value in (("password_hash", user.password), ("token_hash", token))
         if value is not None
     ]
     lines += [f"{key} = true" for key in ("loopback", "monitor", "operate") if getattr(user, key)]
@@ -146,6 +172,8 @@ def user_lines(user: User) -> list[str]:
         if patterns:
             lines.append(f"{permission} = [{', '.join(map(quoted, patterns))}]")
     lines += [f"{quota} = {share}" for quota, share in user.shares]
+    if user.subjects:
+        lines.append(f"subjects = [{', '.join(map(quoted, user.subjects))}]")
     return lines
 
 

@@ -60,6 +60,9 @@ class Machine(ReadSide):
 
     def __init__(self, state: State | None = None) -> None:
         self.state = state if state is not None else State()
+        self.users_revision = self.state.users_revision
+        """The number of changes of users; 0 while the log keeps none, and files say who is one.
+        Kept beside the state, because each turn of a node looks at it."""
 
     def __repr__(self) -> str:
         state = self.state
@@ -85,6 +88,7 @@ class Machine(ReadSide):
         state.running_hash = running_hash.fold(state.running_hash, facts, replies, step.effects)
         if state.remains:
             garbage.let_go(state)
+        self.users_revision = state.users_revision
         return Outcome(replies, step.effects)
 
     def apply(self, meta: Meta, command: Command) -> tuple[Reply, list[Effect]]:
@@ -101,6 +105,7 @@ class Machine(ReadSide):
         if self.state.frozen is not None:
             self.state.frozen.release()
         self.state = state
+        self.users_revision = state.users_revision
 
     def restoring(self, chunks: Iterator[bytes]) -> Iterator[None]:
         """Take over the state of a snapshot, one bounded step per `next`.

@@ -199,11 +199,6 @@ class ReadSide:
             dict(queue.counters),
         )
 
-    @property
-    def users_revision(self) -> int:
-        """The number of changes of users; 0 while the log keeps none, and files say who is one."""
-        return self.state.users_revision
-
     def users(self) -> Mapping[str, UserRecord]:
         """The users of the log by name; the mapping never changes."""
         return self.state.users

@@ -748,3 +748,16 @@ class MessageAction(Message):
     reason: MaybeText = None
     description: MaybeText = None
     columns: Columns = ()
+
+
+# --- users --------------------------------------------------------------------------------------
+
+
+@_wire(55)
+@dataclass(frozen=True, slots=True)
+class ManageUser(Message):
+    """List, import, add, change or remove users of the log, and their tokens; `Ok` answers."""
+
+    action: Annotated[str, text(32, 1)]
+    user: Annotated[str | None, maybe(_NAME)] = None
+    values: Annotated[dict[str, Any] | None, maybe(mapping)] = None

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from fifo.machine.contract import Machine
 from fifo.wire import Code, Frame, RemoteProtocolError
 from fifo.wire.messages import Authenticate, Error, Hello, Message, Ok, Ping, Pong, Status
-from node.broker import entry, limits, views
+from node.broker import entry, limits, log_users, views
+from node.broker.about import About
 from node.broker.alarms import Alarms
 from node.broker.clock import Clocks, ClusterClock
 from node.broker.connections import listener
-from node.broker.connections.authentication import Authentication
+from node.broker.connections.authentication import Authentication, Denied
 from node.broker.connections.connection import Connection
 from node.broker.connections.handshake import Handshake, Identity
 from node.broker.connections.input_turns import InputTurns
@@ -79,9 +80,12 @@ class Broker:
         self.connections = Connections(
             turns, connections_max, settings.memory_high_bytes, self.counters.over_quota
         )
+        self.about = About(wall_ms, connections_max)
         self.stretches = stretches
         self._input = InputTurns(stopwatch, stretches, lambda kind: VERBS.get(kind, "frame"))
         self.host = MachineHost(Machine(), self._read, self._taken_over, self._marked)
+        self._users_revision = 0
+        """Of the users that hold: 0 while those of the file do."""
 
     def attach(self, raft: RaftNode) -> None:
         """Connect this broker to the Raft node under it, before anything else."""
@@ -176,6 +180,9 @@ class Broker:
         """Carry out the rest of the turn, send all waiting output, and read on or not, by the size
         of what is gathered; seconds until that needs a turn, or None."""
         self.carry_out()
+        if self.host.machine.users_revision != self._users_revision:
+            self.follow_users()  # After the answers: the change may end its own connection.
+            self.flush()
         if self._handshake.waiting:
             self._handshake.look()
         proposals = None if self.leadership is None else self.leadership.proposals
@@ -212,6 +219,8 @@ class Broker:
         """Check heartbeats, handshakes, stalled peers, memory and disk."""
         now = self._now()
         self.stretches.look(now)
+        if self._authentication.tokens_ended():
+            self.users_replaced()
         if self.leadership is not None:
             self.leadership.sessions.sweep(now)
         held_bytes = self.connections.sweep(now, lambda: self._handshake.redirect(moved=False))
@@ -320,19 +329,40 @@ class Broker:
     def users_replaced(self) -> None:
         """Close connections of users that were removed, and update the rights of all others."""
         for connection in self.connections:
-            if connection.rights is None:
-                continue
-            name = connection.rights.user.name
-            rights = self._authentication.rights_of(name)
-            if rights is None:
-                connection.fail(Code.AUTHENTICATION_FAILED, f"user {name} was removed")
-            else:
-                connection.rights = rights
+            if connection.rights is not None:
+                verdict = self._authentication.renewed(connection.rights)
+                if isinstance(verdict, Denied):
+                    connection.fail(verdict.code, verdict.text)
+                else:
+                    connection.rights = verdict
+            elif connection.said_hello and self._authentication.required:
+                text = "this cluster has users now: connect as one of them"
+                connection.fail(Code.AUTHENTICATION_FAILED, text)
+
+    def follow_users(self) -> None:
+        """Replace the users of the file by those of the log, as soon as there are any."""
+        machine = self.host.machine
+        if machine.users_revision == self._users_revision:
+            return
+        if not self._users_revision and self._authentication.users():
+            logger.warning(
+                "event=users_in_the_log advice=remove the [[user]] sections of this node's file:"
+                " the users of the log hold, and `fifo user` changes them"
+            )
+        self._users_revision = machine.users_revision
+        self._authentication.replace(log_users.users_of(machine))
+        self.users_replaced()
+        logger.info("event=users revision=%d users=%d", self._users_revision, len(machine.users()))
+
+    @property
+    def users_in_log(self) -> bool:
+        """Whether the users of the log hold, and those of a file do not."""
+        return bool(self.host.machine.users_revision)
 
     def status(self) -> View:
         """The status of this node, leader or not."""
         machine, leadership = self.host.machine, self.leadership
-        return views.node_status(
+        found = views.node_status(
             self._raft.status(),
             self._identity.nodes,
             uptime_s=self._now() - self._started_at,
@@ -344,6 +374,7 @@ class Broker:
             queues=machine.queue_count(),
             alarms=self.alarms,
         )
+        return {**found, **self.about.view(len(self.connections))}
 
     def abort_all(self) -> None:
         """Abort every connection, and any that is still accepted: the node ends."""

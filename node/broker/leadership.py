@@ -31,6 +31,7 @@ from node.broker.requests import table
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
+from node.broker.requests.managing_users import ManagingUsers
 from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.one_message import OneMessage
 from node.broker.requests.people import Known, People
@@ -111,6 +112,7 @@ class Leadership:
                 proposer,
             ),
             people=people,
+            managing_users=ManagingUsers(machine, proposer, self.reads.answer, context.users),
             control=Control(
                 context.raft, proposer, own_name=context.node, close_session=self.sessions.close
             ),

@@ -320,3 +320,6 @@ DESCRIPTORS_RESERVED: Final = 512
 
 SESSION_SHOWN_BYTES: Final = 4
 """Bytes of a session's id in views: enough to tell two apart, of 16 that it takes to resume it."""
+
+USERS_PAGE_BYTES: Final = 64 << 10
+"""Bytes of a page of users, but for its last one, of 16 KiB at most: a millisecond to pack."""

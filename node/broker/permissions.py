@@ -13,17 +13,21 @@ from typing import Any, Final, TypeAlias
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
 from node.broker import limits
-from node.users import Permission, Quota, User
+from node.users import Permission, Quota, Token, User
 
 DECLARE, PUBLISH = Permission.DECLARE, Permission.PUBLISH
 CONSUME, MANAGE = Permission.CONSUME, Permission.MANAGE
 
 
 class Rights:
-    """The rights of one user. Kept while the node runs, so that a publish costs one look-up."""
+    """The rights of one user. Kept while the node runs, so that a publish costs one look-up.
 
-    def __init__(self, user: User) -> None:
+    `token`: the one that they were proven by; a connection ends with it.
+    """
+
+    def __init__(self, user: User, token: Token | None = None) -> None:
         self.user = user
+        self.token = token
         self._known: dict[tuple[Permission, str], bool] = {}
 
     def may(self, permission: Permission, queue: str) -> bool:
@@ -160,6 +164,11 @@ def _operate(rights: Rights, message: Message) -> Refusals:
         yield f"user {rights.user.name} may not change who leads (operate = true)"
 
 
+def _manage_user(rights: Rights, message: Message) -> Refusals:
+    if not rights.user.operate:
+        yield f"user {rights.user.name} may not look at or change users (operate = true)"
+
+
 _NEEDS.update(
     {
         wire.Publish: _on(PUBLISH),
@@ -187,5 +196,6 @@ _NEEDS.update(
         wire.MessageAction: _act,
         wire.Status: _status,
         wire.TransferLeadership: _operate,
+        wire.ManageUser: _manage_user,
     }
 )

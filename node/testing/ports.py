@@ -66,7 +66,9 @@ def peer_port(entropy: Any, config: RaftConfig, rng: random.Random) -> PeerPort:
 class ClientPort:
     """The client port."""
 
-    def __init__(self, _context: object, make: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self, _context: object, make: Callable[[], asyncio.Protocol], _balancers: object = ()
+    ) -> None:
         self._make = make
         self._server: asyncio.Server | None = None
 

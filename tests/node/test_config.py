@@ -276,8 +276,8 @@ def test_users_are_read_with_their_patterns_and_written_back(tmp_path: Path) -> 
     assert user.password is not None
     assert user.password.matches(b"s3cret")
     assert not user.password.matches(b"s3cre")
-    assert user.token is not None
-    assert user.token.matches(b"t0ken")
+    [token] = user.tokens
+    assert token.hash.matches(b"t0ken")
     assert user.may(Permission.PUBLISH, "billing.in")
     assert not user.may(Permission.PUBLISH, "orders.dlq")
     assert not user.may(Permission.CONSUME, "orders")
@@ -300,8 +300,8 @@ def test_no_secret_and_no_hash_stands_in_the_text_of_a_configuration(tmp_path: P
     config = load_config(path)
     [user] = config.users
     assert user.password is not None
-    assert user.token is not None
-    shown = repr(config) + repr(user.password) + repr(user.token)
+    assert user.tokens
+    shown = repr(config) + repr(user.password) + repr(user.tokens)
     for secret in (token, "0123456789abcdef", str(hash_token(token))[7:], str(user.password)[-43:]):
         assert secret not in shown
 

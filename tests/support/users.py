@@ -17,7 +17,7 @@ import pytest
 
 from node.config import TlsSettings
 from node.credentials import PasswordHash, hash_token
-from node.users import User
+from node.users import FILE_TOKEN, Token, User
 
 EVERYTHING = dict.fromkeys(("declare", "publish", "consume", "manage"), ("*",))
 
@@ -31,7 +31,8 @@ def cheap_hash(password: str) -> PasswordHash:
 
 def user(name: str, **fields: Any) -> User:
     """A user whose password is `NAME-password` and whose token is `NAME-token`."""
-    return User(name, cheap_hash(f"{name}-password"), hash_token(f"{name}-token"), **fields)
+    token = Token(FILE_TOKEN, hash_token(f"{name}-token"))
+    return User(name, cheap_hash(f"{name}-password"), (token,), **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from fifo.wire.messages import (
     Get,
     Got,
     Hello,
+    ManageUser,
     Message,
     MessageAction,
     Move,
@@ -171,6 +172,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     MessageAction(
         "orders", "1.9.42", "resend", "17-5-3-0", "later", 500, "busy", "by hand", ((0, 4),)
     ),
+    ManageUser("add_token", "ann", {"token": "ci", "digest": bytes(32)}),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

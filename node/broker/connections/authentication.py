@@ -138,13 +138,19 @@ class Authentication:
         users: Iterable[User],
         *,
         now: Callable[[], float],
+        wall_ms: Callable[[], int],
         call_later: CallLater,
         thread: Callable[[], Worker],
+        always: bool = False,
     ) -> None:
-        """`now` in seconds; `thread` is asked for one, or two, when passwords have to be hashed."""
+        """`now` in seconds; `thread` is asked for one, or two, when passwords have to be hashed.
+        `always`: clients have to be users also while there are none."""
+        self._always = always
+        self._wall_ms = wall_ms
         self._rights: dict[str, Rights] = {}
         self._tokens: dict[bytes, Rights] = {}
         self._verified: dict[str, bytes] = {}
+        self._next_end_ms: int | None = None
         self.replace(users)
         self._call_later = call_later
         self._key = os.urandom(32)
@@ -166,11 +172,48 @@ class Authentication:
         """Replace all users; what was remembered of their secrets is forgotten."""
         self._rights = {user.name: Rights(user) for user in users}
         self._tokens = {
-            rights.user.token.digest: rights
+            token.hash.digest: Rights(rights.user, token)
             for rights in self._rights.values()
-            if rights.user.token is not None
+            for token in rights.user.tokens
         }
         self._verified.clear()
+        self._look_for_ends()
+
+    def _look_for_ends(self) -> None:
+        now_ms = self._wall_ms()
+        ends = (one.token.ends_ms for one in self._tokens.values() if one.token is not None)
+        self._next_end_ms = min(
+            (end for end in ends if end is not None and end > now_ms), default=None
+        )
+
+    def tokens_ended(self) -> bool:
+        """Whether a token has ended since this was asked before."""
+        if self._next_end_ms is None or self._next_end_ms > self._wall_ms():
+            return False
+        self._look_for_ends()
+        return True
+
+    def renewed(self, rights: Rights) -> Verdict:
+        """The rights that a connection with these has from now on: of the same user, by the same
+        token, unless that was revoked or has ended."""
+        found = self._rights.get(rights.user.name)
+        if found is None:
+            text = f"user {rights.user.name} was removed"
+            return Denied(Code.AUTHENTICATION_FAILED, text)
+        if rights.token is None:
+            return found
+        same = self._tokens.get(rights.token.hash.digest)
+        if same is None or same.user.name != rights.user.name:
+            text = f"token {rights.token.name!r} of user {rights.user.name} was revoked"
+            return Denied(Code.AUTHENTICATION_FAILED, text)
+        return self._ended(same) or same
+
+    def _ended(self, rights: Rights) -> Denied | None:
+        token = rights.token
+        if token is None or token.ends_ms is None or token.ends_ms > self._wall_ms():
+            return None
+        text = f"token {token.name!r} of user {rights.user.name} has ended: ask for another one"
+        return Denied(Code.AUTHENTICATION_FAILED, text)
 
     def users(self) -> list[Rights]:
         """All users, in the order of the file."""
@@ -183,7 +226,7 @@ class Authentication:
     @property
     def required(self) -> bool:
         """Whether there are users: then every client has to be one of them."""
-        return bool(self._rights)
+        return self._always or bool(self._rights)
 
     def without_credentials(self, host: str) -> Verdict:
         """The user of a client without credentials: from this machine, if so configured."""
@@ -234,7 +277,7 @@ class Authentication:
             rights = self._tokens.get(hashlib.sha256(secret).digest())
         if rights is not None and name in ("", rights.user.name):
             self._note_right(host)
-            decide(rights)
+            decide(self._ended(rights) or rights)
             return
         self._note_wrong(host, name)
         seconds = self.failures.note_token(host)

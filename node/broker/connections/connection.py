@@ -20,6 +20,7 @@ from fifo.wire.messages import Confirms, Error, Message
 from node.broker import limits
 from node.broker.connections.input_turns import Share
 from node.broker.connections.output import Deferred, Output
+from node.broker.connections.proxy_header import Source
 from node.broker.permissions import Rights
 
 logger = logging.getLogger(__name__)
@@ -74,8 +75,9 @@ class Connection(asyncio.Protocol):
     """The broker's end of one TCP connection.
 
     `session`, `role`, `epoch` and `heartbeat_s` are set by the owner during the handshake.
-    `rights`: of the authenticated user, None in a cluster without users. Times are seconds of the
-    owner's monotonic clock.
+    `rights`: of the authenticated user, None in a cluster without users. `proxied`: it came through
+    a balancer, from `source` where that speaks for a client; `host` is the client's then. Times are
+    seconds of the owner's monotonic clock.
     """
 
     def __init__(self, owner: Owner, now: Callable[[], float], messages_max: int) -> None:
@@ -85,6 +87,8 @@ class Connection(asyncio.Protocol):
         self._messages_max = messages_max
         self.opening = Opening(awaits=FROM_CLIENT)
         self.address = self.host = ""
+        self.proxied = False
+        self.source: Source | None = None
         self.rights: Rights | None = None
         self.session: Binding | None = None
         self.role = 0
@@ -111,7 +115,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start: the transport is connected."""
         self._transport = cast("asyncio.Transport", transport)
-        peer = transport.get_extra_info("peername")
+        peer = self.source or transport.get_extra_info("peername")
         if peer:
             self.host = peer[0]
             self.address = f"{peer[0]}:{peer[1]}"

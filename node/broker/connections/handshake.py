@@ -141,7 +141,9 @@ class Handshake:
         """Challenge the client for its secret, if it has named a mechanism."""
         mechanism = hello.mechanism
         if mechanism is None and hello.user is None:
-            verdict = self._authentication.without_credentials(connection.host)
+            # A loopback address that a balancer names is of its machine, not of this one.
+            host = "" if connection.proxied else connection.host
+            verdict = self._authentication.without_credentials(host)
             self._decided(connection, hello, verdict)
         elif mechanism not in MECHANISMS:
             text = f"unknown mechanism {mechanism!r}: use one of {', '.join(MECHANISMS)}"

@@ -8,15 +8,18 @@ descriptors. Must not know frames, sessions or users.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
 import resource
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from node.broker import limits
+from node.broker.connections.proxy_header import HeaderInvalid, Source, read_source
 from node.peers.tls import CertificateUnusable, load_chain
 from node.raft import NO_DESCRIPTOR_ERRNOS, Acceptor, listening_socket
 from node.table import ConfigError
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from node.config import TlsSettings
 
 logger = logging.getLogger(__name__)
+
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Listening(Protocol):
@@ -37,8 +43,11 @@ class Listening(Protocol):
         """Accept no more connections; existing ones go on."""
 
 
-MakePort: TypeAlias = Callable[[ssl.SSLContext | None, Callable[[], asyncio.Protocol]], Listening]
-"""Makes the client port of a node; with a context it accepts TLS only."""
+MakePort: TypeAlias = Callable[
+    [ssl.SSLContext | None, Callable[[], asyncio.Protocol], Collection[Network]], Listening
+]
+"""Makes the client port of a node; with a context it accepts TLS only. The networks are those of
+balancers."""
 
 
 class Listener:
@@ -48,12 +57,15 @@ class Listener:
         self,
         context: ssl.SSLContext | None,
         make: Callable[[], asyncio.Protocol],
+        balancers: Collection[Network] = (),
         *,
         handshakes_max: int = limits.HANDSHAKES_MAX,
     ) -> None:
         """`make` returns the protocol of a new connection. `handshakes_max`: accepted sockets that
-        are none yet, beyond which the oldest is cut."""
+        are none yet, beyond which the oldest is cut. `balancers`: whose connections begin with a
+        PROXY header, and no others."""
         self._make = make
+        self._balancers = tuple(balancers)
         self._tls: dict[str, Any] = {}
         if context is not None:
             self._tls = {
@@ -80,14 +92,47 @@ class Listener:
         self._acceptor.close()
 
     async def _shake(self, accepted: socket.socket, peer: tuple[object, ...]) -> None:
+        loop = asyncio.get_running_loop()
+        make = self._make
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._make, accepted, **self._tls
-            )
-        except OSError as error:
+            if self._balancers and self._is_balancer(str(peer[0])):
+                source = await self._source(accepted)
+                make = partial(self._make_proxied, source)
+            await loop.connect_accepted_socket(make, accepted, **self._tls)
+        except (OSError, HeaderInvalid) as error:
             accepted.close()
-            reason = getattr(error, "reason", None) or type(error).__name__
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             logger.info("event=handshake_failed peer=%s:%s reason=%s", *peer[:2], reason)
+
+    def _is_balancer(self, host: str) -> bool:
+        try:
+            address = ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            return False
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return any((mapped or address) in network for network in self._balancers)
+
+    async def _source(self, accepted: socket.socket) -> Source | None:
+        """Read the header of a balancer, in the time of a handshake."""
+        loop = asyncio.get_running_loop()
+
+        async def exactly(count: int) -> bytes:
+            found = b""
+            while len(found) < count:
+                piece = await loop.sock_recv(accepted, count - len(found))
+                if not piece:
+                    raise HeaderInvalid("the connection ended in its PROXY header")
+                found += piece
+            return found
+
+        async with asyncio.timeout(limits.OPENING_SECONDS):
+            return await read_source(exactly)
+
+    def _make_proxied(self, source: Source | None) -> asyncio.Protocol:
+        made = self._make()
+        made.source = source  # type: ignore[attr-defined]  # connections that can be proxied have it
+        made.proxied = True  # type: ignore[attr-defined]
+        return made
 
 
 # --- the certificate ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from fifo.wire.messages import Message
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
+from node.broker.requests.managing_users import ManagingUsers
 from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.one_message import OneMessage
 from node.broker.requests.people import People
@@ -40,6 +41,7 @@ class Handlers:
     redrives: Redrives
     one_message: OneMessage
     people: People
+    managing_users: ManagingUsers
     control: Control
 
 
@@ -66,6 +68,7 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.Redrive: lambda term: term.redrives.redrive,
     wire.Move: lambda term: term.redrives.move,
     wire.EndSession: lambda term: term.people.end_session,
+    wire.ManageUser: lambda term: term.managing_users.manage,
     wire.Close: lambda term: term.control.close,
     wire.TransferLeadership: lambda term: term.control.transfer,
 }

@@ -158,7 +158,11 @@ def test_a_follower_takes_the_time_of_applied_entries() -> None:
         entropy=bytes,
         turns=Turns(lambda: None, lambda: None),
         authentication=Authentication(
-            (), now=lambda: now, call_later=lambda delay, callback: None, thread=Inline
+            (),
+            now=lambda: now,
+            wall_ms=lambda: 0,
+            call_later=lambda delay, callback: None,
+            thread=Inline,
         ),
         stopwatch=lambda: now,
         stretches=Stretches(lambda: now),
