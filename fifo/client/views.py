@@ -466,6 +466,20 @@ class NodeStatus(View):
     """Client sessions."""
     queues: int = _sent("queues", 0)
     """Queues."""
+    version: str = _sent("version", "")
+    """The version of the node's program."""
+    machine_version: int = _sent("machine_version", 0)
+    """The highest version of the queue machine that it knows."""
+    wall_ms: int = _sent("wall_ms", 0)
+    """Its wall clock, in milliseconds since 1970."""
+    connections: int = _sent("connections", 0)
+    """Connections to its client port."""
+    connections_max: int = _sent("connections_max", 0)
+    """Connections that it takes."""
+    descriptors_max: int = _sent("descriptors_max", 0)
+    """Descriptors that its process may open; below 0 for any number."""
+    certificates: Mapping[str, int] = _map("certificates")
+    """The ends of its certificates by port, in milliseconds since 1970."""
 
 
 def view(kind: type[_V], sent: object) -> _V:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,7 +159,9 @@ async def behind(folder: Path, header: bytes, *users: User) -> AsyncIterator[tup
 
 
 @pytest.mark.slow
-async def test_a_client_behind_a_balancer_is_known_by_its_own_address(tmp_path: Path) -> None:
+async def test_a_client_behind_a_balancer_is_known_by_its_own_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     header = b"PROXY TCP4 192.0.2.7 10.0.0.9 50000 7101\r\n"
     watcher = user("watcher", **EVERYTHING, monitor=True)
     async with behind(tmp_path, header, watcher) as (node, address):
@@ -168,7 +171,12 @@ async def test_a_client_behind_a_balancer_is_known_by_its_own_address(tmp_path: 
         assert dict(status)["role"] == "leader"
         hosts: list[str] = []
         check = node.authentication.check
-        node.authentication.check = lambda host, *more: (hosts.append(host), check(host, *more))[1]  # type: ignore[method-assign]
+
+        def noted(host: str, *more: Any) -> None:
+            hosts.append(host)
+            check(host, *more)
+
+        monkeypatch.setattr(node.authentication, "check", noted)
         await fifo.client.observe(
             address, 10, options=fifo.client.from_url(f"fifo://watcher:watcher-password@{address}")
         )
