@@ -24,10 +24,10 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours disks demo bench walk lock release clean
+.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites disks demo bench walk lock release clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv from requirements.lock (skipped while that is unchanged)
 	@python="$$(PYTHON='$(PYTHON)' sh tools/find_python.sh)" && "$$python" tools/set_up.py
@@ -71,6 +71,9 @@ locks: setup ## renewed locks on real nodes: the leader paused, killed, cut off,
 neighbours: setup ## every kind of hostile client beside an honest one, on real nodes: ten minutes; writes docs/neighbours.md
 	@$(PY) -m tests.neighbours --write $(NEIGHBOURS)
 
+celery-suites: setup ## the tests of kombu, Celery, dramatiq and taskiq from their source packages (redis-server): half an hour
+	@$(PY) -m tests.suites --write $(SUITES)
+
 disks: setup ## small disks filled and drained, disks that hang, on real nodes (root, strace): three minutes
 	@$(PY) -m tests.node.cli.disk_runs
 
@@ -93,7 +96,7 @@ walk: setup ## render docs/walk.md anew: what a publish, an ack, a renewal run t
 lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
-	  --extra spark --extra bench --extra peers --extra celery --group server --group dev --group build --output-file requirements.lock
+	  --extra spark --extra bench --extra peers --extra celery --extra dramatiq --extra taskiq --group server --group dev --group build --output-file requirements.lock
 
 release: setup ## build the two wheels of the version in pyproject.toml and keep them in tests/releases
 	@$(PY) -m tools.release

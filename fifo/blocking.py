@@ -60,6 +60,7 @@ __all__ = ["connect", "BlockingClient", "BlockingConsumer", "BlockingMessage", "
 
 _log = logging.getLogger("fifo.client")
 _A = TypeVar("_A")
+_A_co = TypeVar("_A_co", covariant=True)  # methods that a client inherits are its own
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _W = TypeVar("_W")
@@ -227,10 +228,10 @@ class _Portal:
 _by_settler: dict[object, _Portal] = {}
 
 
-class _Twin(Generic[_A]):
+class _Twin(Generic[_A_co]):
     """An object of the asyncio client, with the portal to the event loop that it lives on."""
 
-    def __init__(self, asynchronous: _A, portal: _Portal) -> None:
+    def __init__(self, asynchronous: _A_co, portal: _Portal) -> None:
         self._async = asynchronous
         self._portal = portal
 

@@ -63,6 +63,8 @@ FLOORS: dict[str, Room] = {
     # Spark imports it in every session of its environment: it names the data source, and no more.
     "pyspark_fifo": room(knows="fifo.spark"),
     "fifo.celery": room(knows="fifo fifo.client fifo.words", uses="kombu amqp"),
+    "fifo.dramatiq": room(knows="fifo fifo.client fifo.words", uses="dramatiq"),
+    "fifo.taskiq": room(knows="fifo fifo.words", uses="taskiq"),
     "node.journal": room(uses="msgpack crc32c sortedcontainers"),
     "node.peers": room(knows="node.journal", uses="msgpack"),
     "node.raft.errors": room(knows="node.journal"),
@@ -116,10 +118,10 @@ FLOORS: dict[str, Room] = {
         knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.worker fifo.spark"
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
         " node.raft.pysyncobj node.broker node.server node.http node.cli"
-        " node.testing fifo.testing fifo.celery pytest_fifo pyspark_fifo"
+        " node.testing fifo.testing fifo.celery fifo.dramatiq fifo.taskiq pytest_fifo pyspark_fifo"
         " node.__main__ fifo.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
-        " pydantic packaging pyspark pyarrow kombu amqp celery matplotlib rich"
+        " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t matplotlib rich"
         " typer click crc32c xdist uvloop mypy",
     ),
 }

@@ -7,6 +7,7 @@ run on the program's threads and have kombu's names and arguments. Must not know
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -79,6 +80,8 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
                 self._options.of_queue(name),
                 is_transient=exclusive or auto_delete or not durable,
             )
+            for dead in queues.dead_letters(spec):
+                self._declare(dead)
             self._declare(spec)
             if spec.expires_unused is not None:
                 self._connected.transient.add(name)
@@ -115,6 +118,8 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         if if_empty and view.messages:
             raise PreconditionFailed(f"queue {queue!r} has {view.messages} messages", (50, 40))
         self._call(queue, self._bridge.client.delete(queue))
+        if view.spec.get("dead_letter") == queues.made_for(queue):
+            self._bridge.call(self._delete_empty(queues.made_for(queue)))
         bindings = [self._exchanges.unbind(one) for one in self._exchanges.of_queue(queue)]
         self._delete_marks([binding.mark for binding in bindings])
         return view.messages
@@ -346,6 +351,12 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         for mark in marks:
             if mark is not None:
                 self._bridge.call(self._delete_mark(mark))
+
+    async def _delete_empty(self, queue: str) -> None:
+        """Delete the dead-letter queue of a queue that is gone, if nothing is in it."""
+        with contextlib.suppress(fifo.QueueNotFound, fifo.QueueInUse):
+            if (await self._bridge.client.queue(queue)).messages == 0:
+                await self._bridge.client.delete(queue)
 
     async def _delete_mark(self, mark: str) -> None:
         await self._connected.let_go(mark)

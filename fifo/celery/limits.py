@@ -25,3 +25,7 @@ within its own time-out of 5 s."""
 
 CLOSE_S: Final = 5.0
 """Seconds for the last settlements when a connection closes, and for the end of its thread."""
+
+DEAD_TTL_S: Final = 7 * 86_400.0
+"""Seconds that a rejected task is kept where the app has named no dead-letter queue: long enough to
+be found and sent back, and nothing that grows for ever."""

@@ -6,7 +6,7 @@ Owns the table of arguments. Must not know what they do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import fifo
@@ -29,6 +29,9 @@ _OPTIONS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "x-single-active-consumer": ("ordering", lambda value: "single_active" if value else "none"),
     "x-dead-letter-routing-key": ("dead_letter", str),
 }
+
+_DEAD: Final = ".dead"
+"""The end of the name of a dead-letter queue, as workers of fifo have it."""
 
 _IMPLIED: Final = frozenset({"x-max-priority", "x-queue-type", "x-queue-mode"})
 """Arguments that ask for what every queue has, or for how another broker stores it."""
@@ -64,4 +67,20 @@ def spec(
             _log.warning("queue %s: the argument %s=%r is ignored", name, argument, value)
     if "max_length" in options or "max_bytes" in options:
         options.setdefault("overflow", "drop_oldest")
+    lasts = options.get("expires_unused") is None and not name.endswith(_DEAD)
+    if lasts and "dead_letter" not in options:
+        options["dead_letter"] = made_for(name)
+        # A task that expires is no failure: Celery's `expires` drops it.
+        options.setdefault("dead_letter_expired", False)
     return fifo.QueueSpec(name, **options)
+
+
+def made_for(queue: str) -> str:
+    """The name of the dead-letter queue that is declared with a queue."""
+    return queue + _DEAD
+
+
+def dead_letters(spec: fifo.QueueSpec) -> Iterable[fifo.QueueSpec]:
+    """The dead-letter queue that is declared with a queue: what Celery rejects is kept in it."""
+    if spec.dead_letter == made_for(spec.name):
+        yield fifo.QueueSpec(spec.dead_letter, ttl=limits.DEAD_TTL_S)

@@ -114,6 +114,7 @@ def test_an_acked_message_is_gone_and_a_requeued_one_comes_again(
 def test_a_rejected_message_goes_to_the_dead_letter_queue_if_there_is_one(
     kombu: Connection, cluster_client: BlockingClient
 ) -> None:
+    cluster_client.declare(fifo.QueueSpec("lost"))
     lost = Queue("lost")
     kept = Queue("kept", queue_arguments={"x-dead-letter-routing-key": "dead"})
     publish(kombu, ["a"], lost)
@@ -122,7 +123,7 @@ def test_a_rejected_message_goes_to_the_dead_letter_queue_if_there_is_one(
     receiver.wait_for(2)
     for message in receiver.messages:
         message.reject()
-    assert cluster_client.queue("lost").messages == 0
+    assert cluster_client.queue("lost").messages == 0  # declared without one, by another program
     assert cluster_client.queue("kept").messages == 0
     assert cluster_client.queue("dead").ready == 1
 
@@ -252,7 +253,19 @@ def test_the_mark_of_a_queue_that_is_gone_goes_at_the_next_publish(
         Queue("gone", exchange)(channel).declare()
         cluster_client.delete("gone")
         Producer(channel).publish(1, exchange=exchange)
-    assert cluster_client.queues() == []
+    assert [queue.name for queue in cluster_client.queues()] == ["gone.dead"]
+
+
+def test_a_queue_that_an_app_deletes_takes_its_empty_dead_letter_queue_along(
+    kombu: Connection, cluster_client: BlockingClient
+) -> None:
+    with kombu.channel() as channel:
+        for name in ("empty", "full"):
+            Queue(name)(channel).declare()
+        cluster_client.publish("full.dead", b"x")
+        for name in ("empty", "full"):
+            Queue(name)(channel).delete()
+    assert [queue.name for queue in cluster_client.queues()] == ["full.dead"]
 
 
 def test_a_publish_into_nothing(kombu: Connection, caplog: pytest.LogCaptureFixture) -> None:

@@ -94,6 +94,18 @@ def test_arguments_of_amqp_are_options() -> None:
     assert queues.spec("q", refusing, {}, is_transient=False).overflow == "reject"
 
 
+def test_a_queue_that_lasts_keeps_what_is_rejected_and_not_what_expires() -> None:
+    found = queues.spec("q", {}, {}, is_transient=False)
+    assert found == fifo.QueueSpec("q", dead_letter="q.dead", dead_letter_expired=False)
+    (dead,) = queues.dead_letters(found)
+    assert dead == fifo.QueueSpec("q.dead", ttl=limits.DEAD_TTL_S)
+    own = queues.spec("q", {}, {"dead_letter": "failed"}, is_transient=False)
+    assert (own.dead_letter, own.dead_letter_expired) == ("failed", None)
+    assert list(queues.dead_letters(own)) == []
+    for name, options in (("q", {"dead_letter": None}), ("q.dead", {})):
+        assert queues.spec(name, {}, options, is_transient=False).dead_letter is None
+
+
 def test_a_queue_of_one_process_goes_with_it() -> None:
     found = queues.spec("q", {}, {}, is_transient=True)
     assert found.expires_unused == limits.TRANSIENT_EXPIRES_S

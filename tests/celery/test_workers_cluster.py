@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from kombu import pools
 
+import fifo
 from tests.celery import workers
 from tests.celery.app import EARLY, LATE, made
 from tests.celery.workers import Worker
@@ -49,11 +51,59 @@ async def test_a_worker_of_each_pool_runs_tasks_and_answers(
             assert due.get(timeout=SECONDS) == 10
             assert app.control.ping(timeout=SECONDS, limit=1) == [{"w@drill": {"ok": "pong"}}]
             (active,) = app.control.inspect(timeout=SECONDS, limit=1).active_queues().values()
-            assert {queue["name"] for queue in active} == {"late", "early"}
+            assert {one["name"] for one in active} == {"late", "early"}
+            if pool == "threads":
+                _is_seen(app)
             app.backend.result_consumer.stop()  # a thread's own
 
         await asyncio.to_thread(use)
         assert "Traceback" not in await asyncio.to_thread(worker.stop)
+
+
+def _is_seen(app: Any) -> None:
+    """A worker as Flower and operators see it: its figures, and events of each task."""
+    inspect = app.control.inspect(timeout=SECONDS, limit=1)
+    (stats,) = inspect.stats().values()
+    assert stats["total"][EARLY] == 11
+    assert inspect.active() == {"w@drill": []}
+    with app.connection_for_read() as connection:
+        events: queue.Queue[dict[str, Any]] = queue.Queue()
+        receiver = app.events.Receiver(connection, handlers={"*": events.put})
+        capturing = threading.Thread(target=receiver.capture, kwargs={"wakeup": True})
+        capturing.start()
+        while events.get(timeout=SECONDS)["type"] != "worker-heartbeat":
+            pass  # those of tasks before
+        sent = app.send_task(EARLY, [11])
+        seen = [""]
+        while seen[-1] != "task-succeeded":
+            event = events.get(timeout=SECONDS)
+            if event.get("uuid") == sent.id:
+                seen.append(event["type"])
+        assert seen[1:] == ["task-received", "task-started", "task-succeeded"]
+        receiver.should_stop = True
+        capturing.join(SECONDS)
+
+
+async def test_a_task_that_older_code_does_not_know_waits_for_newer_code(
+    shared_cluster: SharedCluster, tmp_path: Path, app: Any
+) -> None:
+    arguments = ("-P", "solo", "-Q", "late")
+    async with fifo.connect(shared_cluster.url) as client:
+        with Worker(shared_cluster.url, tmp_path, "old", *arguments, app="older") as older:
+            await older.ready()
+            await asyncio.to_thread(app.send_task, LATE, [1], ignore_result=True)
+            line = f"Received unregistered task of type {LATE!r}"
+            await eventually(lambda: line in older.output.read_text(), within=SECONDS)
+            await asyncio.to_thread(older.stop)
+        (letter,) = await client.get("late.dead", wait=SECONDS)
+        assert letter.dead_letter is not None
+        assert letter.dead_letter.detail == "rejected"
+        await letter.release()
+        await client.redrive("late.dead", headers={"task": LATE})
+        with Worker(shared_cluster.url, tmp_path, "new", *arguments) as newer:
+            await newer.ready()
+            await _ran(tmp_path, 1)
+            await asyncio.to_thread(newer.stop)
 
 
 TASKS = 2_000

@@ -24,7 +24,9 @@ END_SECONDS = 20.0
 class Worker:
     """`celery worker` on the queues that it is given."""
 
-    def __init__(self, url: str, folder: Path, name: str, *arguments: str) -> None:
+    def __init__(
+        self, url: str, folder: Path, name: str, *arguments: str, app: str = "app"
+    ) -> None:
         self.output = folder / f"{name}.out"
         self.environment = {
             **os.environ,
@@ -32,7 +34,7 @@ class Worker:
             "DRILL_LOG": str(folder / "runs.log"),
             "C_FORCE_ROOT": "1",
         }
-        command = [sys.executable, "-m", "celery", "-A", "tests.celery.app", "worker"]
+        command = [sys.executable, "-m", "celery", "-A", f"tests.celery.{app}", "worker"]
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [*command, "--hostname", f"{name}@drill", "--loglevel", "INFO", *arguments],

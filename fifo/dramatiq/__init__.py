@@ -1,0 +1,10 @@
+"""dramatiq on fifo: `dramatiq.set_broker(FifoBroker("fifo://host:port"))`, in an app that is not
+changed.
+
+Owns the broker of dramatiq; extra `dramatiq`. Built on the public blocking client. Must not know a
+node.
+"""
+
+from fifo.dramatiq.broker import FifoBroker
+
+__all__ = ["FifoBroker"]
