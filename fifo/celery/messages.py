@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from amqp.basic_message import Message as AmqpMessage
 from kombu.utils import json
 
 import fifo
@@ -25,6 +26,9 @@ SHOWN: Final = ("task", "id")
 
 TRANSIENT: Final = 1
 """The delivery mode of messages that may be lost: events, replies of remote control."""
+
+PROPERTIES: Final = frozenset(name for name, _ in AmqpMessage.PROPERTIES)
+"""Names of properties that a message of AMQP has: programs pass others, which its client drops."""
 
 PRIORITY_MAX: Final = 9
 
@@ -68,7 +72,8 @@ def publication(message: Mapping[str, Any], exchange: str, routing_key: str) -> 
     if isinstance(body, str):
         encoding = encoding or "utf-8"
         body = body.encode(encoding)
-    headers, properties = message["headers"], dict(message["properties"])
+    headers, given = message["headers"], message["properties"]
+    properties = {name: value for name, value in given.items() if name in PROPERTIES}
     priority = min(max(int(properties.get("priority") or 0), 0), PRIORITY_MAX)
     expiration = properties.get("expiration")
     own = {

@@ -142,3 +142,10 @@ def test_a_url_is_shown_without_its_password() -> None:
     assert show(url) == "fifo://ann:**@a:1,b:2?name=x"
     assert show(url, include_password=True) == url
     assert show("fifo://a:1,b:2") == "fifo://a:1,b:2"
+
+
+def test_properties_that_amqp_does_not_have_are_left_out_as_by_its_own_client() -> None:
+    strange = {"correlation_id": "c", "sender": object(), "shadow": "s"}
+    message = messages.prepared(b"x", None, "text/plain", "utf-8", {}, strange)
+    found = json.loads(messages.publication(message, "", "q").headers[messages.KOMBU])
+    assert found["properties"] == {"correlation_id": "c", "priority": 0}
