@@ -556,7 +556,7 @@ def not_ready(raft: RaftNode) -> str | None:
     if waits_for is not None:
         return f"recovering: waits for {waits_for}"
     if raft.differs:
-        return "its state is not that of the majority: stop it, and start it with --recover"
+        return "its state is not that of the majority, and is replaced by it"
     if raft.leader is None:
         return "no leader known"
     lag = raft.commit_index - raft.applied_index

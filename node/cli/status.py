@@ -67,8 +67,8 @@ def _draw(found: dict[str, Any]) -> None:
             output.note(f"{node['node']} is rebuilding a lost journal and waits for {waits_for}")
     for name, index in _differing(nodes):
         output.note(
-            f"the state of {name} is not that of the majority since entry {index}: stop {name}, "
-            "and start it with --recover"
+            f"the state of {name} is not that of the majority since entry {index}, and is replaced "
+            "by it: look at its memory, its disk and its version"
         )
     if leader is None:
         output.note("no leader: publishing and consuming wait until a majority of nodes is running")

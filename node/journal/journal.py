@@ -431,9 +431,10 @@ class Journal:
         compaction = self._snapshots.compaction
         return compaction.job if compaction is not None else None
 
-    def begin_install(self, meta: SnapshotMeta) -> InstallWriter:
+    def begin_install(self, meta: SnapshotMeta, *, replaces: bool = False) -> InstallWriter:
         """Begin to take over another node's snapshot. A crash before its `finish` leaves the
-        journal as it is.
+        journal as it is. `replaces`: the state here is wrong, so a snapshot is of use though this
+        log is further.
 
         Raises `SnapshotFailed` if it is not possible now, or of no use: what it holds is
         committed here, or its term is above this node's.
@@ -442,7 +443,9 @@ class Journal:
         if self._snapshots.writer is not None:
             raise SnapshotFailed("another snapshot is being written")
         newest = self.snapshot
-        known = max(self.log.commit_hint(), newest.index if newest is not None else 0)
+        known = newest.index if newest is not None else 0
+        if not replaces:
+            known = max(known, self.log.commit_hint())
         if meta.index <= known or meta.index < 2 or meta.term > self.log.term:
             raise SnapshotFailed(
                 f"a snapshot of entry {meta.index} of term {meta.term} cannot be installed: "

@@ -156,6 +156,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     ),
     "mark": (28, (("term", _uint), ("index", _uint), ("version", _uint), ("hash", _uint))),
     "differs": (29, (("term", _uint), ("index", _uint))),
+    "state_wanted": (30, (("term", _uint), ("above", _uint))),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (

@@ -170,7 +170,7 @@ class CommitPath(Elections):
         if self._counted_index != commit_index or self.role != LEADER:
             self._count_committed(commit_index)
         first = self.last_applied + 1
-        if first > commit_index or self.snapshots.restoring:
+        if first > commit_index or self.snapshots.restoring or self.rebuilds:
             return
         most = min(self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
         count = min(commit_index - first + 1, most)
@@ -197,7 +197,7 @@ class CommitPath(Elections):
     def applying(self) -> bool:
         """Whether there is something to apply right now."""
         first = self.last_applied + 1
-        if first > self.commit_index or self.snapshots.restoring:
+        if first > self.commit_index or self.snapshots.restoring or self.rebuilds:
             return False
         return not self._reader.waits(first)
 

@@ -8,19 +8,17 @@ sockets, nor when it runs: `node.py` owns the order of a turn.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from node.peers.message import COMMAND_BYTE, Message, MessageRefused
 from node.raft import limits
 from node.raft.append_entries import accept, check
-from node.raft.commit import CommitPath
-from node.raft.equality import Mark
 from node.raft.errors import RaftError, RaftStopped, describe
 from node.raft.lease import NEVER
 from node.raft.pysyncobj import seams
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER
+from node.raft.rebuilding import Rebuilding
 from node.raft.room import room_in
 
 if TYPE_CHECKING:
@@ -31,16 +29,13 @@ if TYPE_CHECKING:
     from node.peers.message import PeerNode
     from node.raft.config import RaftConfig
     from node.raft.environment import RaftEnvironment
-    from node.raft.equality import Comparison
     from node.raft.replication import PeerProgress
     from node.raft.room import Room
-
-logger = logging.getLogger(__name__)
 
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
 
-class Core(CommitPath):
+class Core(Rebuilding):
     """A member with our log, our append rules, our apply loop and our idea of an election."""
 
     accept_rules = staticmethod(accept)  # A class attribute, as those of `Elections`.
@@ -79,6 +74,7 @@ class Core(CommitPath):
             "room": self.on_room,
             "mark": self.on_mark,
             "differs": self.on_differs,
+            "state_wanted": self.on_state_wanted,
         }
 
     # --- start ---
@@ -165,7 +161,7 @@ class Core(CommitPath):
             if handler is None:
                 raise MessageRefused(f"no node accepts a message of type {message['type']}")
             if handler(node, message):
-                self._ask_turn()
+                self.ask_turn()
         except MessageRefused:
             self.counters.messages_refused_total += 1
             raise
@@ -173,7 +169,7 @@ class Core(CommitPath):
             self.fail(error)
             self._wake()
 
-    def _ask_turn(self) -> None:
+    def ask_turn(self) -> None:
         """Ask for a turn, in which there is something to tick for."""
         self.news = True
         self._wake()
@@ -194,14 +190,15 @@ class Core(CommitPath):
         else:
             news |= self._take_entries(node, message)
         self._tell_room(node)
-        self._tell_marks(node)
+        self.tell_marks(node)
         return news or self.log.dirty
 
     def _take_entries(self, node: PeerNode, message: Message) -> bool:
         """Bring the log in line with a frame and answer it. True when the commit index moved."""
         verdict = self.accept_rules(self.log, message, self.commit_index, self.last_applied)
         self.counters.truncations_total += verdict.truncated
-        if verdict.success and not self.snapshots.rests_below:
+        rebuilds = self.equality.own_differs_index
+        if verdict.success and not self.snapshots.rests_below and not rebuilds:
             self.snapshots.not_needed()
         moved = verdict.commit_index > self.commit_index
         if moved:
@@ -266,71 +263,6 @@ class Core(CommitPath):
         if message["term"] == self.term and self.role == LEADER:
             self.rooms.reported(node, room_in(message), self.clock())
         return False
-
-    def _tell_marks(self, leader: PeerNode) -> None:
-        for index, version, hash_ in self.equality.unsent(leader.id, self.term):
-            message = {"type": "mark", "term": self.term, "index": index}
-            self.outbox.send_at_once(leader, message | {"version": version, "hash": hash_})
-
-    def on_mark(self, node: PeerNode, message: Message) -> bool:
-        """A member tells this leader what its state was at an index."""
-        if message["term"] == self.term and self.role == LEADER:
-            mark = Mark(message["index"], message["version"], message["hash"])
-            self._judged(self.equality.reported(node.id, mark))
-        return False
-
-    def note_mark(self, mark: Mark) -> None:
-        """Take the mark of this node's own state."""
-        verdict = self.equality.note(mark)
-        if self.role == LEADER:
-            self._judged(verdict)
-
-    def _judged(self, verdict: Comparison | None) -> None:
-        """Keep a member that differs, this one too, from leading, and say so."""
-        if verdict is None:
-            return
-        for node, progress in self.replication.peers.items():
-            if node.id in verdict.agreed:
-                progress.differs = False
-            elif node.id in verdict.differing and verdict.agreed:
-                progress.differs = True
-                message = {"type": "differs", "term": self.term, "index": verdict.index}
-                self.outbox.send_at_once(node, message)
-        if verdict.agreed and self.config.name in verdict.differing:
-            self._differs(verdict.index)
-        if verdict.differing:
-            self._report_differing(verdict)
-
-    def _report_differing(self, verdict: Comparison) -> None:
-        index, compared = verdict.index, self.equality.compared
-        if all(compared[name].differs_index != index for name in verdict.differing):
-            return  # That was reported at an earlier mark.
-        names = ",".join(sorted(verdict.differing))
-        if verdict.agreed:
-            logger.error(
-                "event=replica_differs members=%s index=%d advice=stop it, and start it with "
-                "--recover: it takes the state of the others",
-                names,
-                index,
-            )
-        else:
-            logger.error("event=replicas_differ members=%s index=%d agreed=none", names, index)
-
-    def on_differs(self, node: PeerNode, message: Message) -> bool:
-        """The leader has found that this member's state is another one than a majority's."""
-        if message["term"] == self.term and node == self.leader and self.role != LEADER:
-            self._differs(message["index"])
-        return False
-
-    def _differs(self, index: int) -> None:
-        """This state is not to be trusted: hold no lease, lead no more. The log is sound."""
-        if self.equality.own_differs_index:
-            return
-        self.equality.own_differs_index = index
-        logger.error(
-            "event=state_differs index=%d advice=stop this node, and start it with --recover", index
-        )
-        self._ask_turn()
 
     def merely_follows(self) -> bool:
         """Whether this node has a leader and nothing to do that is urgent, once it has synced what
@@ -414,7 +346,10 @@ class Core(CommitPath):
             self.acknowledge(node, next_index=1)
             return False
         news = self._follow(node, term)
-        answer = self.snapshots.received(message, self.commit_index)
+        # A state that is wrong is replaced, though the log behind it goes further.
+        differs = self.equality.own_differs_index
+        has_index = self.last_applied if differs else self.commit_index
+        answer = self.snapshots.received(message, has_index, replaces=differs > 0)
         if answer is not None:
             self._answer_snapshot(node, message["index"], message["entry_term"], answer)
         return news or self.snapshots.busy
@@ -442,7 +377,8 @@ class Core(CommitPath):
         is more."""
         ended = self.clock() + limits.SLICE_SECONDS
         for _ in range(self.config.slice_steps):
-            more = self.snapshots.step(self.last_applied)
+            takes = not self.equality.own_differs_index
+            more = self.snapshots.step(self.last_applied, takes=takes)
             if self.snapshots.installed_index:
                 self._jump(self.snapshots.installed_index)
             if not more:
@@ -522,7 +458,7 @@ class Core(CommitPath):
         super().connected(node)
         self.outbox.forget(node)
         self.replication.connected(node, self.lease.round)
-        self._ask_turn()
+        self.ask_turn()
 
     def disconnected(self, node: PeerNode, *, replaced: bool = False) -> None:
         self.enter()
@@ -532,7 +468,7 @@ class Core(CommitPath):
         self.lease.connection_ended(node)
         if node == self.leader and self.role == FOLLOWER and not replaced:
             self.miss_leader(node)
-        self._ask_turn()
+        self.ask_turn()
 
 
 def command_of(parts: Sequence[Buffer]) -> bytes:

@@ -116,14 +116,14 @@ class Elections(Library):
         self._voters_term = 0
         membership = Membership(config.name, config.peers)
         self.nodes = membership.peers
+        # The library's constructor looks at every property, and `rebuilds` needs this.
+        self.equality = self.equality_class(config.name, len(membership.peers) + 1)
         super().__init__(membership, config, journal)
         self.lease = Lease(membership, config.lease_seconds)
         self.rooms = self.rooms_class()
-        self.equality = self.equality_class(config.name, len(membership.peers) + 1)
         self.sync_began_at: float | None = None
         """When the sync of the log that runs off the event loop began; None while none does."""
         self._left_disk_at = NEVER
-        self._left_differing_at = NEVER
         self.prevote = PreVote(membership.peers_needed)
         self.outbox = DurableOutbox(environment.transport, journal.log, self.counters)
         self.send_through(self.outbox)
@@ -187,6 +187,12 @@ class Elections(Library):
         self.leader = None
 
     # --- elections ---
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether this member's state is wrong and waits to be replaced: it applies nothing. A
+        leader has to apply what it commits until it has handed over."""
+        return bool(self.equality.own_differs_index) and self.role != LEADER
 
     def sticky(self) -> bool:
         """Whether this node still owes its leader, or its own lease, not to change sides."""
@@ -481,20 +487,6 @@ class Elections(Library):
             return
         self._left_disk_at = now
         logger.warning("event=transfer target=%s reason=the disk of this leader hangs", target)
-        self.begin_transfer(target, lambda why: logger.info("event=transfer_failed reason=%s", why))
-
-    def leave_as_differing(self) -> None:
-        """Hand over where the state of this leader differs from that of a majority."""
-        if not self.equality.own_differs_index or self.role != LEADER or self.transfer is not None:
-            return
-        now = self.clock()
-        if now < self._left_differing_at + self.config.max_timeout_seconds:
-            return
-        target = best_target(self.replication.peers, self.log.last_index)
-        if target is None:
-            return
-        self._left_differing_at = now
-        logger.error("event=transfer target=%s reason=the state of this leader differs", target)
         self.begin_transfer(target, lambda why: logger.info("event=transfer_failed reason=%s", why))
 
     def _quick_peers(self, now: float) -> dict[PeerNode, PeerProgress]:

@@ -128,6 +128,10 @@ MARK_ENTRIES: Final = 1_024
 """Entries between two marks of the state, at multiples of this on every member: a replica that does
 something else is found within so many."""
 
+STATE_ASK_SECONDS: Final = 1.0
+"""Between two questions of a member for the state of the others: its leader may be another one by
+now, or have given up to send it."""
+
 MARKS_KEPT: Final = 64
 """Marks that a member keeps: one that is 65,536 entries behind is compared where it ends."""
 

@@ -57,6 +57,8 @@ class PeerProgress:
     counted: bool = True
     differs: bool = False
     """Its state is another one than that of a majority: it takes everything, and must not lead."""
+    replacing: SnapshotSender | None = None
+    """The snapshot that replaces its state, beside the entries that it gets."""
 
     def probe(self, next_index: int, floor_round: int) -> None:
         """Forget what is in flight and look from `next_index` for where the logs agree."""
@@ -127,6 +129,7 @@ class Replication:
         """This node leads no more: nothing is read, and no snapshot held, for a peer."""
         for progress in self.peers.values():
             self._end_sending(progress)
+            self._end_replacing(progress)
             progress.reader.stop()
 
     def connected(self, node: PeerNode, last_round: int) -> None:
@@ -134,6 +137,8 @@ class Replication:
         self.level_at = 0
         progress = self.peers[node]
         progress.connected = True
+        if progress.replacing is not None:
+            progress.replacing.begin_again()
         if progress.sending is not None:
             progress.sending.begin_again()
             return
@@ -206,11 +211,10 @@ class Replication:
         """Take an answer about a snapshot. True when the peer can be sent more."""
         self.level_at = 0
         progress = self.peers[node]
-        sending = progress.sending
-        if sending is None or (sending.meta.index, sending.meta.term) != (
-            message["index"],
-            message["entry_term"],
-        ):
+        sending, named = progress.sending, (message["index"], message["entry_term"])
+        if _is_of(progress.replacing, named):
+            return self._replacing_acknowledged(progress, message)
+        if sending is None or not _is_of(sending, named):
             return False
         if message["done"]:
             self._end_sending(progress)
@@ -220,11 +224,34 @@ class Replication:
         sending.acknowledged(message, self._clock())
         return sending.wants()
 
+    def begin_replacing(self, node: PeerNode) -> None:
+        """Send a peer the newest snapshot, for its state is wrong; entries go on beside it."""
+        progress = self.peers[node]
+        if progress.replacing is None and progress.sending is None:
+            self.level_at = 0
+            progress.replacing = self._make_sender()
+
+    def _replacing_acknowledged(self, progress: PeerProgress, message: Message) -> bool:
+        sending = progress.replacing
+        assert sending is not None, "the answer is about it"
+        if message["done"]:
+            self._end_replacing(progress)
+            self._counters.snapshots_sent_total += 1
+            return False
+        sending.acknowledged(message, self._clock())
+        return sending.wants()
+
+    def _end_replacing(self, progress: PeerProgress) -> None:
+        sending, progress.replacing = progress.replacing, None
+        if sending is not None:
+            sending.end()
+
+    def _make_sender(self) -> SnapshotSender:
+        return SnapshotSender(self._journal, self._config, self._clock(), self._worker, self._wake)
+
     def _begin_sending(self, progress: PeerProgress) -> None:
         progress.reader.stop()
-        sending = progress.sending = SnapshotSender(
-            self._journal, self._config, self._clock(), self._worker, self._wake
-        )
+        sending = progress.sending = self._make_sender()
         progress.next_index = sending.meta.index + 1
 
     def _end_sending(self, progress: PeerProgress) -> None:
@@ -249,6 +276,10 @@ class Replication:
         for progress in self.peers.values():
             if not progress.connected:
                 continue
+            if progress.replacing is not None:
+                level = False
+                if progress.replacing.wants():
+                    return True
             if progress.sending is not None:
                 level = False
                 if progress.sending.wants():
@@ -274,10 +305,14 @@ class Replication:
         all_heard = True
         sendable_index = self._sendable_index
         for node, progress in self.peers.items():
-            if progress.sending is not None:
-                self._look_at_sending(progress, progress.sending)
+            if progress.sending is not None and self._is_gone(progress, progress.sending):
+                self._end_sending(progress)
+            if progress.replacing is not None and self._is_gone(progress, progress.replacing):
+                self._end_replacing(progress)
             if not progress.connected:
                 continue
+            if progress.replacing is not None:
+                self._send_replacing(node, progress, progress.replacing, frame)
             if progress.sending is None and progress.next_index < sendable_index:
                 self.level_at = 0
                 progress.probe(sendable_index, round_number)
@@ -293,30 +328,43 @@ class Replication:
             all_heard = all_heard and (heartbeat or sent)
         return all_heard
 
-    def _look_at_sending(self, progress: PeerProgress, sending: SnapshotSender) -> None:
-        """Ask a silent peer anew; give up one that is gone, for a snapshot is held for it."""
+    def _is_gone(self, progress: PeerProgress, sending: SnapshotSender) -> bool:
+        """Ask a silent peer anew; True for one that is gone, for a snapshot is held for it."""
         if sending.reading:
-            return
+            return False
         silent_seconds = self._clock() - sending.heard_at
         if silent_seconds >= limits.SNAPSHOT_PIN_SECONDS:
-            self._end_sending(progress)
-        elif silent_seconds >= limits.SNAPSHOT_ASK_SECONDS and progress.connected:
+            return True
+        if silent_seconds >= limits.SNAPSHOT_ASK_SECONDS and progress.connected:
             heard_at = sending.heard_at
             sending.begin_again()
             sending.heard_at = heard_at
+        return False
+
+    def _send_replacing(
+        self, node: PeerNode, progress: PeerProgress, sending: SnapshotSender, frame: _Frame
+    ) -> None:
+        try:
+            self._send_pieces(node, progress, sending, frame)
+        except SnapshotFailed:
+            self._end_replacing(progress)  # The peer asks again, for a newer one.
+
+    def _send_pieces(
+        self, node: PeerNode, progress: PeerProgress, sending: SnapshotSender, frame: _Frame
+    ) -> None:
+        """As much of a snapshot as there is room for, and as one turn may take."""
+        budget_bytes = limits.SNAPSHOT_SEND_BYTES_PER_TURN
+        while progress.connected and budget_bytes > 0 and sending.wants():
+            before_bytes = sending.in_flight_bytes
+            message = sending.next_frame(frame.term, self._clock())
+            if not self._sender.send(node, message):
+                break
+            budget_bytes -= max(sending.in_flight_bytes - before_bytes, 1)
 
     def _send_snapshot(self, node: PeerNode, progress: PeerProgress, frame: _Frame) -> None:
-        """As much of the snapshot as there is room for, and as one turn may take."""
-        sending = progress.sending
-        assert sending is not None
-        budget_bytes = limits.SNAPSHOT_SEND_BYTES_PER_TURN
+        assert progress.sending is not None
         try:
-            while progress.connected and budget_bytes > 0 and sending.wants():
-                before_bytes = sending.in_flight_bytes
-                message = sending.next_frame(frame.term, self._clock())
-                if not self._sender.send(node, message):
-                    break
-                budget_bytes -= max(sending.in_flight_bytes - before_bytes, 1)
+            self._send_pieces(node, progress, progress.sending, frame)
         except SnapshotFailed:
             # It was needed for something else, and the newest one is sent instead.
             self._end_sending(progress)
@@ -407,6 +455,11 @@ class Replication:
             "round": frame.round_number,
             "entries": entries,
         }
+
+
+def _is_of(sending: SnapshotSender | None, named: tuple[int, int]) -> bool:
+    """Whether it sends the snapshot of this index and term."""
+    return sending is not None and (sending.meta.index, sending.meta.term) == named
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,9 @@ def find_target(
     if not progress.counted:
         raise TransferRefused(f"{name} is recovering a lost journal: wait until it has finished")
     if progress.differs:
-        raise TransferRefused(f"{name} differs from the majority: start it with --recover")
+        raise TransferRefused(
+            f"the state of {name} is not that of the majority: wait until it is replaced"
+        )
     if not keeps_up(progress, last_index):
         behind = last_index - progress.match_index
         raise TransferRefused(f"{name} is {behind} entries behind: wait until it has caught up")

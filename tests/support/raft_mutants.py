@@ -641,7 +641,7 @@ class KeepsReports(Core):
 class TellsNoMarks(Core):
     """A follower keeps to itself what its state was."""
 
-    def _tell_marks(self, leader: PeerNode) -> None:
+    def tell_marks(self, leader: PeerNode) -> None:
         pass
 
 
@@ -702,6 +702,56 @@ class KeepsItsMarks(Core):
     """A member that took over another state is still the one that differed."""
 
     equality_class = _KeptMarks
+
+
+class AsksForNoState(Core):
+    """A member that differs waits for another state without a word."""
+
+    def _ask_for_state(self, leader: PeerNode) -> None:
+        pass
+
+
+class _NothingReplaced(Replication):
+    def begin_replacing(self, node: PeerNode) -> None:
+        pass
+
+
+class SendsNoState(Core):
+    """A leader sends nothing to a member that differs but entries."""
+
+    replication_class = _NothingReplaced
+
+
+class _ByTheLog(SnapshotManager):
+    def received(
+        self, message: Message, has_index: int, *, replaces: bool = False
+    ) -> Message | None:
+        known = max(has_index, self._journal.log.commit_hint())
+        return super().received(message, known, replaces=replaces)
+
+
+class OfferedStatesAreOld(Core):
+    """A member that differs takes no state that its log is further than."""
+
+    snapshots_class = _ByTheLog
+
+
+class AppliesOn(Core):
+    """A member that differs goes on from its wrong state."""
+
+    rebuilds = False
+
+
+class _TakesAny(SnapshotManager):
+    def step(self, applied_index: int, *, takes: bool = True) -> bool:
+        return super().step(applied_index)
+
+
+class TakesSnapshotsOfIt(Core):
+    """A member that differs takes snapshots of its wrong state."""
+
+    rebuilds = False
+    snapshots_class = _TakesAny
 
 
 def node_with(core: type[Core]) -> type[RaftNode]:

@@ -101,9 +101,12 @@ class SnapshotManager:
         """Whether a snapshot is being installed: this node does not stand for election."""
         return not self._installation.idle or self._receiver.complete
 
-    def received(self, message: Message, commit_index: int) -> Message | None:
-        """Take an offer or a piece; what to answer, if anything."""
-        if message["index"] <= commit_index:
+    def received(
+        self, message: Message, has_index: int, *, replaces: bool = False
+    ) -> Message | None:
+        """Take an offer or a piece; what to answer, if anything. A snapshot up to `has_index` is
+        not needed. `replaces`: the state here is wrong, and the log further than that."""
+        if message["index"] <= has_index:
             self.not_needed()
             return self.done()
         if self.busy or self._source is None or (self._taker is not None and self._taker.waiting):
@@ -115,7 +118,7 @@ class SnapshotManager:
             if message["type"] == "snapshot_offer":
                 if self._taker is not None:
                     self._taker.stop()
-                receiver.begin(offered(message))
+                receiver.begin(offered(message), replaces=replaces)
                 return self._answer(gap=True)
             if not receiver.takes(message):
                 return None
@@ -127,6 +130,12 @@ class SnapshotManager:
 
     def _answer(self, *, gap: bool) -> Message:
         return self._receiver.position() | {"gap": gap, "done": False}
+
+    def want(self, above: int) -> None:
+        """Have a snapshot of a state after entry `above` soon, for a peer whose own is wrong."""
+        if self._taker is not None:
+            self._taker.want(above)
+            self.rests_until = self.rests_below = 0.0
 
     def done(self) -> Message:
         """The answer for a snapshot that this node has, or does not need."""
@@ -143,8 +152,9 @@ class SnapshotManager:
 
     # --- steps ---
 
-    def step(self, applied_index: int) -> bool:
-        """Run one step of what is due. True while there is more."""
+    def step(self, applied_index: int, *, takes: bool = True) -> bool:
+        """Run one step of what is due. True while there is more. Not `takes`: the state is wrong,
+        and no snapshot is taken of it."""
         self._applied_index = applied_index
         self.rests_until = self.rests_below = 0.0
         if self._installation.idle and self._receiver.complete:
@@ -157,7 +167,7 @@ class SnapshotManager:
                 self._receiver.stop()
             return False
         taker = self._taker
-        if taker is None:
+        if taker is None or not takes:
             self.rests_until = self.rests_below = float("inf")
             return False
         more = taker.step(applied_index)

@@ -52,15 +52,16 @@ class SnapshotReceiver:
             meta.live_count,
         )
 
-    def begin(self, meta: SnapshotMeta) -> None:
+    def begin(self, meta: SnapshotMeta, *, replaces: bool) -> None:
         """Take this one; what came of it already stays, what came of another is dropped.
+        `replaces`: see `Journal.begin_install`.
 
         Raises `SnapshotFailed` where the disk does not let it begin.
         """
         if meta == self.meta:
             return
         self.stop()
-        self._writer = self._journal.begin_install(meta)
+        self._writer = self._journal.begin_install(meta, replaces=replaces)
         self.meta = meta
         self.state_bytes = self.live_count = self._last_index = 0
 

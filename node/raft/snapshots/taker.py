@@ -59,6 +59,7 @@ class SnapshotTaker:
         under way; 0 otherwise."""
         self._looked_at = self._tried_at = clock()
         self._shortage = Shortage(journal, source, clock, low_bytes=config.disk_low_bytes)
+        self._wanted_above: int | None = None
         self.index = 0
         """The snapshot in the making, 0 for none."""
 
@@ -89,6 +90,11 @@ class SnapshotTaker:
             self._failed(failed)
         return self._steps.runnable
 
+    def want(self, above: int) -> None:
+        """Take a snapshot of a state after entry `above`, as soon as there is one, for a peer."""
+        self._wanted_above = above
+        self.rests_until = self.rests_below = 0.0
+
     def clean_up(self) -> None:
         """Release what an installation has made useless."""
         if self._steps.idle:
@@ -100,6 +106,9 @@ class SnapshotTaker:
 
     def _due_work(self, applied_index: int) -> Work | None:
         """The work that is to begin now, if any."""
+        if self._is_wanted(applied_index) and self._has_news(applied_index):
+            self._wanted_above = None
+            return self._take(applied_index)
         if self._log.gathered_end >= self._grown_end and self._has_news(applied_index):
             return self._take(applied_index)
         now = self._clock()
@@ -127,9 +136,17 @@ class SnapshotTaker:
             self._shortage.end()
 
     def _has_news(self, applied_index: int) -> bool:
-        newest = 0 if self._journal.snapshot is None else self._journal.snapshot.index
         # Two entries stay at the head of every log, the first of them not the common entry 1.
-        return applied_index >= max(newest + 1, 3)
+        return applied_index >= max(self._newest + 1, 3)
+
+    def _is_wanted(self, applied_index: int) -> bool:
+        """Whether a peer waits for a snapshot, and one of now is what it waits for."""
+        above = self._wanted_above
+        return above is not None and self._newest <= above < applied_index
+
+    @property
+    def _newest(self) -> int:
+        return 0 if self._journal.snapshot is None else self._journal.snapshot.index
 
     @property
     def _grown_end(self) -> int:

@@ -133,7 +133,7 @@ def test_a_replica_that_differs_is_named_by_a_peer_or_itself(
     answering(monkeypatch, by_peer, itself)
     done = cli("status", "--url", URL)
     assert "differs" in next(line for line in done.out.splitlines() if line.startswith("n2"))
-    said = "the state of {0} is not that of the majority since entry {1}: stop {0}, and start it"
+    said = "the state of {0} is not that of the majority since entry {1}, and is replaced by it"
     for name, index in (("n2", 1024), ("n3", 2048)):
         assert said.format(name, index) in done.err
 

@@ -103,7 +103,7 @@ def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> N
         raft.waits_for, raft.differs = (lambda told=waits_for: told), False
         assert not_ready(cast("RaftNode", raft)) == reason
     raft.waits_for, raft.differs = (lambda: None), True
-    reason = "its state is not that of the majority: stop it, and start it with --recover"
+    reason = "its state is not that of the majority, and is replaced by it"
     assert not_ready(cast("RaftNode", raft)) == reason
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from node.raft import Mark, limits
+from node.raft import Mark, RaftStatus, limits
 from node.raft.core import Core
 from node.raft.equality import Comparison, Equality
 from node.raft.errors import RaftError
 from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
-from tests.node.raft.test_snapshot_hazards import commit_past, compacting
+from tests.node.raft.test_snapshot_hazards import compacting
 from tests.support import raft_mutants as mutants
 from tests.support.raft_world import SimNode, World
 
@@ -34,6 +36,13 @@ def mark(world: World, index: int, version: int = 1, /, **hashes: int) -> None:
     world.run(3 * limits.HEARTBEAT_SECONDS)
 
 
+def kept_wrong(world: World) -> None:
+    """No member gets the state of another from here on."""
+    world.network.intercept = lambda frame: (
+        "drop" if frame.message()["type"] == "state_wanted" else "pass"
+    )
+
+
 def differing(world: World) -> set[str]:
     """Members that know that they differ."""
     return {name for name, one in world.nodes.items() if one.runs and one.node.differs}
@@ -54,10 +63,11 @@ def equal_members_are_known_to_be_equal(node_class: NodeClass = RaftNode) -> Non
 
 def a_follower_that_differs_is_found_and_does_not_lead(node_class: NodeClass = RaftNode) -> None:
     world, leader = led(node_class)
+    kept_wrong(world)
     mark(world, 1_024, a=RIGHT, b=RIGHT, c=WRONG)
     assert known(leader) == {"b": (1_024, 0), "c": (0, 1_024)}
     assert differing(world) == {"c"}
-    with pytest.raises(RaftError, match="differs from the majority: start it with --recover"):
+    with pytest.raises(RaftError, match="is not that of the majority: wait until it is replaced"):
         leader.node.transfer("c", lambda why: None)
     world.network.isolate("a")
     for _ in range(20):
@@ -69,6 +79,7 @@ def a_follower_that_differs_is_found_and_does_not_lead(node_class: NodeClass = R
 
 def a_leader_that_differs_hands_over(node_class: NodeClass = RaftNode) -> None:
     world, leader = led(node_class)
+    kept_wrong(world)
     mark(world, 1_024, a=WRONG, b=RIGHT, c=RIGHT)
     world.run_until(lambda: not leader.node.is_leader, 5.0)
     assert leader.node.status().differs_index == 1_024
@@ -96,6 +107,7 @@ def marks_of_another_version_are_not_compared(node_class: NodeClass = RaftNode) 
 
 def a_new_leader_hears_the_marks_of_before(node_class: NodeClass = RaftNode) -> None:
     world, _ = led(node_class)
+    kept_wrong(world)
     mark(world, 1_024, a=RIGHT, b=RIGHT, c=WRONG)
     world.nodes["a"].kill()
     world.run_until(lambda: world.nodes["b"].node.is_leader, 5.0)
@@ -105,25 +117,73 @@ def a_new_leader_hears_the_marks_of_before(node_class: NodeClass = RaftNode) -> 
     assert known(world.nodes["b"]) == {"a": (1_024, 0), "c": (0, 1_024)}
 
 
-def another_state_has_another_history(node_class: NodeClass = RaftNode) -> None:
-    """A member that takes over the state of the others is no longer the one that differed."""
+def replaced(node_class: NodeClass) -> tuple[World, SimNode, SimNode]:
+    """(world, leader, a member whose state was replaced while nothing was committed without it)."""
     world = compacting(1, node_class)
-    leader, behind = world.elect("a"), world.nodes["c"]
-    world.commit(leader, 3)
+    leader, wrong = world.elect("a"), world.nodes["c"]
+    world.commit(leader, 20, 100)
     mark(world, 1_024, a=RIGHT, b=RIGHT, c=WRONG)
-    assert differing(world) == {"c"}
-    world.network.isolate("c")
-    commit_past(world, leader, behind)
-    world.commit(leader, 60, 100)
-    world.run(5.0)
+    world.network.isolate("b")
+    world.commit(leader, 5, 100)
+    world.run_until(lambda: not wrong.node.differs, 20.0)
     world.network.heal()
     world.run_until(world.converged, 20.0)
-    assert behind.node.status().counters.snapshots_installed_total == 1
-    assert not differing(world)
+    return world, leader, wrong
+
+
+def a_state_that_differs_is_replaced(node_class: NodeClass = RaftNode) -> None:
+    """By that of the leader, beside the entries."""
+    _, leader, wrong = replaced(node_class)
+    assert wrong.node.status().counters.snapshots_installed_total == 1
+    assert wrong.applied == leader.applied
+
+
+def who_differs_asks_for_another_state(node_class: NodeClass = RaftNode) -> None:
+    """Each second, of any leader."""
+    replaced(node_class)
+
+
+def a_log_that_is_further_is_no_reason_against_a_state(node_class: NodeClass = RaftNode) -> None:
+    """The log of the member stays."""
+    _, leader, wrong = replaced(node_class)
+    assert (wrong.node.term, wrong.node.last_index) == (leader.node.term, leader.node.last_index)
+
+
+def another_state_has_another_history(node_class: NodeClass = RaftNode) -> None:
+    """Its marks of before count no more, and it may lead."""
+    world, leader, wrong = replaced(node_class)
     mark(world, 2_048, a=OTHER, b=OTHER, c=OTHER)
     assert known(leader)["c"] == (2_048, 0)
     leader.node.transfer("c", lambda why: None)
-    world.run_until(lambda: behind.node.is_leader, 5.0)
+    world.run_until(lambda: wrong.node.is_leader, 5.0)
+
+
+def fenced(node_class: NodeClass) -> tuple[SimNode, SimNode, RaftStatus]:
+    """(leader, a member that differs, its status when that was found). Much was committed since."""
+    world = compacting(1, node_class)
+    kept_wrong(world)
+    leader, wrong = world.elect("a"), world.nodes["c"]
+    world.commit(leader, 3)
+    mark(world, 1_024, a=RIGHT, b=RIGHT, c=WRONG)
+    before = replace(wrong.node.status(), counters=replace(wrong.node.status().counters))
+    world.commit(leader, 60, 100)
+    world.run(1.0)
+    assert leader.node.status().counters.snapshots_taken_total > 1
+    return leader, wrong, before
+
+
+def nothing_is_applied_to_a_state_that_differs(node_class: NodeClass = RaftNode) -> None:
+    """The member waits for another one."""
+    leader, wrong, before = fenced(node_class)
+    now = wrong.node.status()
+    assert now.applied_index == before.applied_index < now.commit_index == leader.node.commit_index
+
+
+def no_snapshot_is_taken_of_a_state_that_differs(node_class: NodeClass = RaftNode) -> None:
+    """Such a snapshot would be there at the next start."""
+    _, wrong, before = fenced(node_class)
+    taken = wrong.node.status().counters.snapshots_taken_total
+    assert taken == before.counters.snapshots_taken_total
 
 
 RULES: list[Rule] = [
@@ -133,7 +193,12 @@ RULES: list[Rule] = [
     (without_a_majority_no_member_is_blamed, mutants.BelievesItself),
     (marks_of_another_version_are_not_compared, mutants.ComparesAnyVersion),
     (a_new_leader_hears_the_marks_of_before, mutants.TellsEachMarkOnce),
+    (a_state_that_differs_is_replaced, mutants.SendsNoState),
+    (who_differs_asks_for_another_state, mutants.AsksForNoState),
+    (a_log_that_is_further_is_no_reason_against_a_state, mutants.OfferedStatesAreOld),
     (another_state_has_another_history, mutants.KeepsItsMarks),
+    (nothing_is_applied_to_a_state_that_differs, mutants.AppliesOn),
+    (no_snapshot_is_taken_of_a_state_that_differs, mutants.TakesSnapshotsOfIt),
 ]
 
 test_the_rule_holds, test_the_rule_taken_out_shows = as_tests(RULES)

@@ -208,11 +208,11 @@ def test_a_snapshot_other_than_the_offered_one_is_not_installed(damage: str) -> 
     core = raft_probe.core(behind.node)
     receive, wrong = core.snapshots.received, [True]
 
-    def damaged(message: dict[str, Any], commit_index: int) -> Any:
+    def damaged(message: dict[str, Any], has_index: int, *, replaces: bool = False) -> Any:
         if wrong[0] and damage == "state" and message["type"] == "snapshot_state":
             wrong[0] = False
             message = message | {"data": bytes(len(message["data"]))}
-        return receive(message, commit_index)
+        return receive(message, has_index)
 
     core.snapshots.received = damaged  # type: ignore[method-assign]  # a look from outside
     if damage == "digest":

@@ -1,0 +1,144 @@
+"""Members whose states differ: found by their marks, kept from leading, given the right state.
+
+Owns what follows from a comparison. Such a member's log is sound, so it votes and acknowledges on.
+It applies nothing more, takes no snapshot, and asks its leader for a snapshot of a later state,
+which replaces its own as an installation does. `equality.py` compares; must not know what the
+marks are made of.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from node.raft import limits
+from node.raft.commit import CommitPath
+from node.raft.equality import Mark
+from node.raft.lease import NEVER
+from node.raft.pysyncobj.library import LEADER
+from node.raft.transfer import best_target
+
+if TYPE_CHECKING:
+    from node.peers.message import Message, PeerNode
+    from node.raft.config import RaftConfig
+    from node.raft.environment import RaftEnvironment
+    from node.raft.equality import Comparison
+
+logger = logging.getLogger(__name__)
+
+
+class Rebuilding(CommitPath):
+    """The part of a core that looks after states that differ."""
+
+    def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
+        self._left_at = self._asked_at = NEVER
+        super().__init__(config, environment)
+
+    def tell_marks(self, leader: PeerNode) -> None:
+        """Send the marks that this leader has not been sent, behind an acknowledgement."""
+        if self.equality.own_differs_index:
+            self._ask_for_state(leader)
+        for index, version, hash_ in self.equality.unsent(leader.id, self.term):
+            message = {"type": "mark", "term": self.term, "index": index}
+            self.outbox.send_at_once(leader, message | {"version": version, "hash": hash_})
+
+    def on_mark(self, node: PeerNode, message: Message) -> bool:
+        """A member tells this leader what its state was at an index."""
+        if message["term"] == self.term and self.role == LEADER:
+            mark = Mark(message["index"], message["version"], message["hash"])
+            self._judged(self.equality.reported(node.id, mark))
+        return False
+
+    @abstractmethod
+    def ask_turn(self) -> None:
+        """Ask for a turn, in which there is something to tick for."""
+
+    def note_mark(self, mark: Mark) -> None:
+        """Take the mark of this node's own state."""
+        verdict = self.equality.note(mark)
+        if self.role == LEADER:
+            self._judged(verdict)
+
+    def _judged(self, verdict: Comparison | None) -> None:
+        """Keep a member that differs, this one too, from leading, and say so."""
+        if verdict is None:
+            return
+        for node, progress in self.replication.peers.items():
+            if node.id in verdict.agreed:
+                progress.differs = False
+            elif node.id in verdict.differing and verdict.agreed:
+                progress.differs = True
+                message = {"type": "differs", "term": self.term, "index": verdict.index}
+                self.outbox.send_at_once(node, message)
+        if verdict.agreed and self.config.name in verdict.differing:
+            self._differs(verdict.index)
+        if verdict.differing:
+            self._report_differing(verdict)
+
+    def _report_differing(self, verdict: Comparison) -> None:
+        index, compared = verdict.index, self.equality.compared
+        if all(compared[name].differs_index != index for name in verdict.differing):
+            return  # That was reported at an earlier mark.
+        names = ",".join(sorted(verdict.differing))
+        if verdict.agreed:
+            logger.error(
+                "event=replica_differs members=%s index=%d advice=it takes the state of the "
+                "others; look at its memory, its disk and its version",
+                names,
+                index,
+            )
+        else:
+            logger.error("event=replicas_differ members=%s index=%d agreed=none", names, index)
+
+    def on_differs(self, node: PeerNode, message: Message) -> bool:
+        """The leader has found that this member's state is another one than a majority's."""
+        if message["term"] == self.term and node == self.leader and self.role != LEADER:
+            self._differs(message["index"])
+        return False
+
+    def _differs(self, index: int) -> None:
+        """This state is not to be trusted: hold no lease, lead no more. The log is sound."""
+        if self.equality.own_differs_index:
+            return
+        self.equality.own_differs_index = index
+        logger.error(
+            "event=state_differs index=%d advice=it is replaced by that of the leader; look at the "
+            "memory and the disk of this machine, and at the version",
+            index,
+        )
+        self.ask_turn()
+
+    def _ask_for_state(self, leader: PeerNode) -> None:
+        """Ask for a snapshot of a state that goes further than this one: it never goes back."""
+        now = self.clock()
+        if now >= self._asked_at + limits.STATE_ASK_SECONDS:
+            self._asked_at = now
+            message = {"type": "state_wanted", "term": self.term, "above": self.last_applied}
+            self.outbox.send_at_once(leader, message)
+
+    def on_state_wanted(self, node: PeerNode, message: Message) -> bool:
+        """A member asks this leader for a state after the entry that its own, wrong one ends at."""
+        if message["term"] != self.term or self.role != LEADER:
+            return False
+        self.replication.peers[node].differs = True
+        newest = self.journal.snapshot
+        if newest is None or newest.index <= message["above"]:
+            self.snapshots.want(message["above"])
+        else:
+            self.replication.begin_replacing(node)
+        return True
+
+    def leave_as_differing(self) -> None:
+        """Hand over where the state of this leader differs from that of a majority."""
+        if not self.equality.own_differs_index or self.role != LEADER or self.transfer is not None:
+            return
+        now = self.clock()
+        if now < self._left_at + self.config.max_timeout_seconds:
+            return
+        target = best_target(self.replication.peers, self.log.last_index)
+        if target is None:
+            return
+        self._left_at = now
+        logger.error("event=transfer target=%s reason=the state of this leader differs", target)
+        self.begin_transfer(target, lambda why: logger.info("event=transfer_failed reason=%s", why))
