@@ -36,6 +36,8 @@ GAP_BEFORE_S = 1.0
 GAP_AFTER_S = 6.0
 """Seconds of publishing before the leader is killed, and after: twice a change of leader."""
 
+BODY = b"x" * 1024
+
 PATIENCE_S = 60.0
 """Time that `fifo bench` may take beyond the seconds that it measures."""
 
@@ -71,6 +73,10 @@ WORKLOADS = (
 """The options are those of `fifo bench`; an aim is the least, or for times the most, that is
 wanted."""
 
+QUEUES = 1_000
+SPREAD = (f"{QUEUES:,} queues, one message each", "published per second", "80,000")
+"""`publish()` once for each queue, all at once, and again when all are confirmed."""
+
 GAP = ("leader killed", "pause of confirms, s", "3")
 
 
@@ -94,6 +100,8 @@ class Bench:
                 report = await self._bench(workload)
                 for path, figure, _ in workload.figures:
                     self._note(workload.name, figure, _figure(report, path))
+            _say(f"round {number + 1} of {self._runs}: {SPREAD[0]}")
+            self._note(*SPREAD[:2], await self._spread())
             _say(f"round {number + 1} of {self._runs}: {GAP[0]}")
             self._note(*GAP[:2], await self._gap())
 
@@ -107,6 +115,22 @@ class Bench:
             *("--url", self._cluster.url, "--seconds", str(self._seconds), *workload.options),
             limit_s=self._seconds + PATIENCE_S,
         )
+
+    async def _spread(self) -> float:
+        """Publish to many queues in turn; messages per second."""
+        names = [f"spread-{number}" for number in range(QUEUES)]
+        published = 0
+        async with fifo.connect(self._cluster.url) as client:
+            for name in names:
+                await client.declare(fifo.QueueSpec(name))
+            began = time.monotonic()
+            while time.monotonic() - began < self._seconds:
+                await asyncio.gather(*[client.publish(name, BODY) for name in names])
+                published += QUEUES
+            lasted = time.monotonic() - began
+            for name in names:
+                await client.delete(name)
+        return published / lasted
 
     async def _gap(self) -> float:
         """Publish one by one, kill the leader, and see how long nothing is confirmed."""
@@ -132,7 +156,7 @@ class Bench:
 
 async def _publish_on(client: fifo.Client, confirmed: list[float]) -> None:
     while True:
-        await client.publish(GAP_QUEUE, b"x" * 1024)
+        await client.publish(GAP_QUEUE, BODY)
         confirmed.append(time.monotonic())
 
 
@@ -155,7 +179,8 @@ def rows_of(measured: dict[tuple[str, str], list[float]]) -> list[tuple[str, str
         for _, figure, aim in workload.figures
     ]
     return [
-        (name, figure, spread(measured[name, figure]), aim) for name, figure, aim in (*wanted, GAP)
+        (name, figure, spread(measured[name, figure]), aim)
+        for name, figure, aim in (*wanted, SPREAD, GAP)
     ]
 
 

@@ -5,6 +5,7 @@ Owns what is filled and asked. Must not know how it is timed.
 
 from __future__ import annotations
 
+from array import array
 from functools import partial
 from typing import Any
 
@@ -123,6 +124,41 @@ def _handed_out(world: World, size: int) -> Entry:
             session = world.session(place)
         world.subscribe(session, tag=f"t{place}")
     return world.publishing(session, size)
+
+
+def _for_each(session: int, names: list[str], each: int, before: int = 0) -> Entry:
+    """So many messages of a byte for each queue; `before`: those of the producer there already."""
+    count = each * len(names)
+    columns = {
+        "counts_at": array("I", [each] * len(names)),
+        "previous_at": array("Q", [before] * len(names)),
+        "numbers_at": array("Q", [before + 1] * len(names)),
+        "sizes_at": array("I", [1] * count),
+    }
+    data, places = b"", {}
+    for name, column in columns.items():
+        places[name] = len(data)
+        data += column.tobytes()
+    command = commands.PublishAcross(session, 0, tuple(names), count, bodies_at=len(data), **places)
+    return Entry(command, data + bytes(count))
+
+
+@case(commands.PublishAcross, "a message for each queue", bounds.PUBLISH_QUEUES_MAX)
+def _across(world: World, size: int) -> Entry:
+    names = [f"q{place}" for place in range(size)]
+    for name in names:
+        world.declare(name)
+    return _for_each(world.session(), names, 1)
+
+
+@case(commands.PublishAcross, "messages that each evict one to dead letters", 250)
+def _across_evicting(world: World, size: int) -> Entry:
+    names = [f"q{place}" for place in range(size)]
+    session = world.session()
+    for name in names:
+        world.declare(name, **TO_LETTERS, overflow="drop_oldest", max_length=2)
+        world.fill(session, 2, name)
+    return _for_each(session, names, 2, before=2)
 
 
 # --- settlements ---------------------------------------------------------------------------------

@@ -70,6 +70,10 @@ frames fill one entry and the node works on one while the next is on its way."""
 FRAME_COLUMN_BYTES: Final = 256 * wire.KIB
 """Keys, headers and dedup ids of one publish frame: half of what the protocol allows."""
 
+TOGETHER_MESSAGES: Final = 50
+"""Messages of a frame that still shares one with those to other queues: above, what a frame costs
+is little beside its messages."""
+
 WINDOW_FRAMES: Final = 1_000
 """Publish frames not yet answered: bounds memory where bodies are tiny, as `window_bytes` does."""
 

@@ -185,6 +185,32 @@ class Publish:
 
 
 @value
+class PublishAcross:
+    """Store messages of one producer in several queues, as so many publishes would, and answer each
+    on its own. Of every queue in `queues` a place in the columns counts (u32), previous, numbers
+    and below (u64; without that none is given), which are those of a `Publish`; the other columns
+    are of all messages, those of the first queue first. A queue's numbers ascend by one."""
+
+    session: int
+    producer: int
+    queues: tuple[str, ...]
+    count: int
+    counts_at: int
+    previous_at: int
+    numbers_at: int
+    sizes_at: int
+    bodies_at: int
+    below_at: int | None = None
+    keys: Column | None = None
+    headers: Column | None = None
+    priorities_at: int | None = None
+    delays_at: int | None = None
+    ttls_at: int | None = None
+    dedup: Column | None = None
+    fence: Fence | None = None
+
+
+@value
 class Subscribe:
     """Become a consumer of a queue. Again with the same tag on the same queue: the same number."""
 
@@ -460,6 +486,7 @@ Command = (
     | OpenProducer
     | ForgetProducer
     | Publish
+    | PublishAcross
     | Subscribe
     | Cancel
     | Credit
@@ -651,6 +678,22 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     35: (PutUser, (new_name, user_form.fields, natural)),
     36: (RemoveUser, (name, positive)),
     37: (ImportUsers, (user_form.everyone,)),
+    38: (
+        PublishAcross,
+        (
+            natural,
+            natural,
+            sequence(_queue, bounds.PUBLISH_QUEUES_MAX),
+            integer(1, bounds.PUBLISH_ACROSS_MESSAGES_MAX),
+            *[validators.offset] * 5,
+            _area_offset,
+            validators.column,
+            validators.column,
+            *[_area_offset] * 3,
+            validators.column,
+            validators.fence,
+        ),
+    ),
 }
 
 _CODES: dict[type[Any], int] = {form[0]: code for code, form in _FORMS.items()}

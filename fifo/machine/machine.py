@@ -165,6 +165,8 @@ def _apply(step: Step, command: Command) -> Reply:
     match command:
         case commands.Publish():
             return publish.publish(step, command)
+        case commands.PublishAcross():
+            return publish.publish_across(step, command)
         case commands.Settle():
             if command.generation:
                 return durable.settle_tokens(step, command)

@@ -118,6 +118,13 @@ class Published:
 
 
 @value
+class PublishedAcross:
+    """For each queue of the command, in its order, what a publish to it alone is answered."""
+
+    parts: tuple[Published | Refused, ...]
+
+
+@value
 class Subscribed:
     """`active` is false for a consumer that waits on a single-active queue."""
 
@@ -209,6 +216,7 @@ Reply = (
     | Purged
     | ProducerOpened
     | Published
+    | PublishedAcross
     | Subscribed
     | Got
     | Credited

@@ -25,7 +25,16 @@ from fifo.machine.effects import (
     Resumed,
     SessionEnded,
 )
-from fifo.machine.replies import Attached, Done, Published, Receipt, Refused, Reply, Subscribed
+from fifo.machine.replies import (
+    Attached,
+    Done,
+    Published,
+    PublishedAcross,
+    Receipt,
+    Refused,
+    Reply,
+    Subscribed,
+)
 from fifo.machine.state.records import Queue
 
 _LITTLE = sys.byteorder == "little"
@@ -73,6 +82,15 @@ def _add_published(facts: Facts, reply: Published) -> None:
         facts += repeat
 
 
+def _add_published_across(facts: Facts, reply: PublishedAcross) -> None:
+    for part in reply.parts:
+        if type(part) is Published:
+            _add_published(facts, part)
+        else:
+            assert isinstance(part, Refused), "each queue stores or refuses"
+            _add_refused(facts, part)
+
+
 def _add_receipt(facts: Facts, reply: Receipt) -> None:
     facts.append(reply.consumer)
     for row in reply.ranges:
@@ -102,6 +120,7 @@ def _add_text(facts: Facts, outcome: object) -> None:
 
 _ADDED: dict[type, Callable[[Facts, Any], None]] = {
     Published: _add_published,
+    PublishedAcross: _add_published_across,
     Receipt: _add_receipt,
     Refused: _add_refused,
     Deliver: _add_deliver,

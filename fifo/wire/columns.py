@@ -4,6 +4,7 @@ Owns the column tags and their packing. A column holds one thing for all message
 an absent one means that every message has the default. Numbers are little-endian arrays; keys,
 headers and dedup ids are two columns each, lengths (u32) and one blob; length 0 means none.
 The header of the frame lists `[tag, bytes]` in the order in which the columns lie in the raw part.
+A publish to several queues has columns with an item for each queue too: whose the messages are.
 Must not know queues or sessions. `docs/protocol.md` lists the tags: change them together.
 """
 
@@ -14,14 +15,15 @@ import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import Final
+from itertools import accumulate, chain, pairwise
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from fifo.wire import limits
 from fifo.wire.errors import Code
 from fifo.wire.fields import U63_MAX
 from fifo.wire.frames import Buffer
-from fifo.words.bounds import PRIORITY_MAX
+from fifo.words.bounds import PRIORITY_DEFAULT, PRIORITY_MAX
 
 SIZES: Final = 0
 KEY_LENGTHS: Final = 1
@@ -34,6 +36,11 @@ TTLS_MS: Final = 7
 DEDUP_LENGTHS: Final = 8
 DEDUP_BLOB: Final = 9
 NUMBERS: Final = 10
+QUEUE_CORRELATIONS: Final = 11
+QUEUE_COUNTS: Final = 12
+QUEUE_PREVIOUS: Final = 13
+QUEUE_NUMBERS: Final = 14
+QUEUES_BELOW: Final = 15
 ATTEMPTS: Final = 16
 FAILURES: Final = 17
 
@@ -55,6 +62,15 @@ _WIDTH: Final[dict[int, int]] = {
 }
 """Bytes per message of the fixed-width columns."""
 
+_QUEUE_WIDTH: Final[dict[int, int]] = {
+    QUEUE_CORRELATIONS: 8,
+    QUEUE_COUNTS: 4,
+    QUEUE_PREVIOUS: 8,
+    QUEUE_NUMBERS: 8,
+    QUEUES_BELOW: 8,
+}
+"""Bytes per queue of the columns with an item for each queue."""
+
 _BLOBS: Final[dict[int, tuple[int, int]]] = {
     KEY_LENGTHS: (KEY_BLOB, limits.KEY_BYTES_MAX),
     HEADER_LENGTHS: (HEADER_BLOB, limits.HEADERS_BYTES_MAX),
@@ -63,6 +79,7 @@ _BLOBS: Final[dict[int, tuple[int, int]]] = {
 """Length column to its blob and to the longest single item."""
 
 PUBLISH_TAGS: Final = frozenset(range(NUMBERS + 1))
+ACROSS_TAGS: Final = PUBLISH_TAGS - {NUMBERS} | _QUEUE_WIDTH.keys()
 DELIVER_TAGS: Final = frozenset(
     {
         SIZES,
@@ -179,14 +196,20 @@ def differs(layout: Layout) -> bool:
 
 def split(layout: Layout, most: int) -> Iterator[Layout]:
     """The same messages in parts of at most `most`, each the layout of a raw part of its own."""
+    return cut_up(layout, [*range(0, layout.count, most), layout.count])
+
+
+def cut_up(layout: Layout, cuts: Sequence[int]) -> Iterator[Layout]:
+    """The same messages in parts, each the layout of a raw part of its own; `cuts`: where the first
+    begins, and where each ends. Columns with an item for each queue are left out."""
     sizes = unpack_u32(layout.column(SIZES) or b"")
     ends = {SIZES: list(accumulate(sizes, initial=0))}
     for tag in _BLOBS:
         lengths = layout.column(tag)
         if lengths is not None:
             ends[tag] = list(accumulate(unpack_u32(lengths), initial=0))
-    for low in range(0, layout.count, most):
-        yield _part(layout, ends, low, min(low + most, layout.count))
+    for low, high in pairwise(cuts):
+        yield _part(layout, ends, low, high)
 
 
 def _part(layout: Layout, ends: Mapping[int, Sequence[int]], low: int, high: int) -> Layout:
@@ -203,7 +226,7 @@ def _part(layout: Layout, ends: Mapping[int, Sequence[int]], low: int, high: int
         elif tag in blob_of:
             part = column[ends[blob_of[tag]][low] : ends[blob_of[tag]][high]]
         else:
-            continue  # ignorable, and unknown
+            continue  # ignorable and unknown, or about queues
         places[tag] = (at, len(part))
         parts.append(part)
         at += len(part)
@@ -213,7 +236,11 @@ def _part(layout: Layout, ends: Mapping[int, Sequence[int]], low: int, high: int
 
 
 def lay_out(
-    columns: Sequence[tuple[int, int]], raw: memoryview, count: int, known: frozenset[int]
+    columns: Sequence[tuple[int, int]],
+    raw: memoryview,
+    count: int,
+    known: frozenset[int],
+    queues: int = 1,
 ) -> Layout:
     """Find the columns in a raw part, and check every length once. Raises ColumnError."""
     places: dict[int, tuple[int, int]] = {}
@@ -227,6 +254,11 @@ def lay_out(
         if width is not None and size != width * count:
             raise ColumnError(
                 Code.INVALID_ARGUMENT, f"column {tag} must have {width} bytes per message"
+            )
+        width = _QUEUE_WIDTH.get(tag)
+        if width is not None and tag in known and size != width * queues:
+            raise ColumnError(
+                Code.INVALID_ARGUMENT, f"column {tag} must have {width} bytes per queue"
             )
         places[tag] = (at, size)
         at += size
@@ -296,6 +328,48 @@ def check_publish(layout: Layout) -> None:
         _check_numbers(unpack_u64(numbers))
 
 
+class QueueColumns(NamedTuple):
+    """The columns of a publish to several queues that have an item for each queue.
+
+    `previous`, `numbers` and `below` are those of a publish to that queue alone; a column of the
+    last that is missing says that nothing is sent again.
+    """
+
+    correlations: Sequence[int]
+    counts: Sequence[int]
+    previous: Sequence[int]
+    numbers: Sequence[int]
+    below: Sequence[int]
+
+
+def queue_columns(layout: Layout, queues: int) -> QueueColumns:
+    """The columns of a publish to several queues that are about queues. Raises ColumnError."""
+    found: list[Sequence[int]] = []
+    for tag in _QUEUE_WIDTH:
+        column = layout.column(tag)
+        if column is not None:
+            found.append((unpack_u32 if _QUEUE_WIDTH[tag] == 4 else unpack_u64)(column))
+        elif tag == QUEUES_BELOW:
+            found.append([0] * queues)
+        else:
+            raise ColumnError(Code.INVALID_ARGUMENT, f"column {tag} is missing")
+    columns = QueueColumns(*found)
+    counts = columns.counts
+    if sum(counts) != layout.count or not all(counts):
+        raise ColumnError(
+            Code.INVALID_ARGUMENT,
+            f"column {QUEUE_COUNTS} must hold 1 or more for each queue, {layout.count} in all",
+        )
+    if max(map(max, columns)) > U63_MAX - limits.PUBLISH_ACROSS_MESSAGES_MAX:
+        raise ColumnError(Code.INVALID_ARGUMENT, "a number of a queue's column is above 2^63 - 501")
+    for previous, number in zip(columns.previous, columns.numbers, strict=True):
+        if previous >= number:
+            raise ColumnError(
+                Code.INVALID_ARGUMENT, f"number {number} must be above the one before, {previous}"
+            )
+    return columns
+
+
 def check_headers(layout: Layout) -> Iterator[int]:
     """Check the headers of all messages, a message at a time: the bytes of each that was checked.
 
@@ -351,6 +425,68 @@ def pack_publication(publication: Publication) -> tuple[tuple[tuple[int, int], .
             parts.append((tag, pack_u64(values)))
     listed = tuple((tag, len(part)) for tag, part in parts)
     return listed, [*(part for _, part in parts), *p.bodies]
+
+
+class Part(NamedTuple):
+    """The messages of one queue in a publish to several, and what the queue's columns say."""
+
+    correlation: int
+    previous: int
+    number: int
+    below: int
+    publication: Publication
+
+
+def pack_parts(parts: Sequence[Part]) -> tuple[int, tuple[tuple[int, int], ...], list[Buffer]]:
+    """The number of messages, the columns list and the raw parts of a publish to several queues;
+    `numbers` of the publications are left out: a part's ascend by one."""
+    correlations, previous, numbers, below, publications = zip(*parts, strict=True)
+    counts = [len(one.bodies) for one in publications]
+    columns = [
+        (QUEUE_CORRELATIONS, pack_u64(correlations)),
+        (QUEUE_COUNTS, pack_u32(counts)),
+        (QUEUE_PREVIOUS, pack_u64(previous)),
+        (QUEUE_NUMBERS, pack_u64(numbers)),
+    ]
+    if any(below):
+        columns.append((QUEUES_BELOW, pack_u64(below)))
+    listed, raw = pack_publication(joined(publications))
+    before = [(tag, len(column)) for tag, column in columns]
+    return sum(counts), (*before, *listed), [*(column for _, column in columns), *raw]
+
+
+def joined(publications: Sequence[Publication]) -> Publication:
+    """Several as one; a column that one of them has gets the default for the messages of the
+    others."""
+    bodies = list(chain.from_iterable([one.bodies for one in publications]))
+    if all(map(_is_plain, publications)):
+        return Publication(bodies)
+
+    def column(name: str, default: Any) -> Sequence[Any] | None:
+        found = [(one, getattr(one, name)) for one in publications]
+        if all(values is None for _, values in found):
+            return None
+        lacking = [
+            [default] * len(one.bodies) if values is None else values for one, values in found
+        ]
+        return list(chain.from_iterable(lacking))
+
+    return Publication(
+        bodies,
+        keys=column("keys", b""),
+        headers=column("headers", b""),
+        priorities=column("priorities", PRIORITY_DEFAULT),
+        delays_ms=column("delays_ms", 0),
+        ttls_ms=column("ttls_ms", 0),
+        dedup_ids=column("dedup_ids", b""),
+    )
+
+
+_columns_of = attrgetter("keys", "headers", "priorities", "delays_ms", "ttls_ms", "dedup_ids")
+
+
+def _is_plain(publication: Publication) -> bool:
+    return not any(_columns_of(publication))
 
 
 _NAME_LENGTH: Final = struct.Struct("<H")

@@ -47,7 +47,13 @@ from fifo.words.bounds import (
     PREFETCH_MAX as PREFETCH_MAX,
 )
 from fifo.words.bounds import (
+    PUBLISH_ACROSS_MESSAGES_MAX as PUBLISH_ACROSS_MESSAGES_MAX,
+)
+from fifo.words.bounds import (
     PUBLISH_MESSAGES_MAX as PUBLISH_MESSAGES_MAX,
+)
+from fifo.words.bounds import (
+    PUBLISH_QUEUES_MAX as PUBLISH_QUEUES_MAX,
 )
 from fifo.words.bounds import (
     QUEUE_NAME_BYTES_MAX as QUEUE_NAME_BYTES_MAX,

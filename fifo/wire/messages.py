@@ -346,6 +346,20 @@ class OpenProducer(Message):
     name: Name
 
 
+@_wire(19)
+@dataclass(frozen=True, slots=True)
+class PublishAcross(Message):
+    """Messages for several queues, as if each queue had a publish of its own; see `columns`.
+
+    Each queue has a correlation of its own, under which an item of `Confirms` answers it.
+    """
+
+    producer: Number
+    queues: Annotated[tuple[str, ...], list_of(_NAME, limits.PUBLISH_QUEUES_MAX)]
+    count: Annotated[int, integer(1, limits.PUBLISH_ACROSS_MESSAGES_MAX)]
+    columns: Columns
+
+
 # --- consuming ---------------------------------------------------------------------------------
 
 

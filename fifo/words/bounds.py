@@ -15,6 +15,13 @@ BODY_BYTES_MAX: Final = 1 * MIB
 PUBLISH_MESSAGES_MAX: Final = 10_000
 """Messages of one publish: one command of the machine touches no more (semantics.md 1)."""
 
+PUBLISH_QUEUES_MAX: Final = 250
+"""Queues of one publish to several: each is looked up and changed, forty microseconds as its first
+change after a freeze, and all of them in one command."""
+
+PUBLISH_ACROSS_MESSAGES_MAX: Final = 500
+"""Messages of such a publish: as many as a queue that drops its oldest takes in one command."""
+
 HEADERS_BYTES_MAX: Final = 64 * KIB
 """Encoded headers of one message: columns are sliced whole, so one message must stay small."""
 

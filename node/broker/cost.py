@@ -37,6 +37,10 @@ ACKED: Final = 16
 RETURNED: Final = 45
 """A token of any other verb."""
 
+ACTED: Final = 80
+"""An action on one message: it leaves its place or its holder, who is notified, and goes to the end
+of another queue, perhaps as the first change of both after a freeze."""
+
 HELD: Final = 25
 """A locked message of a session, delivered again at a resume and released at its end."""
 
@@ -74,6 +78,26 @@ def published(state: SizedState, queue: str, count: int) -> int:
     return COMMAND + count * stored(state, queue, alone=False)
 
 
+def published_across(
+    state: SizedState, queues: Sequence[str], counts: Sequence[int], *, alone: bool
+) -> int:
+    """The weight of a publish to several queues, with so many messages for each."""
+    return sum(
+        [
+            COMMAND + count * stored(state, queue, alone=alone)
+            for queue, count in zip(queues, counts, strict=True)
+        ]
+    )
+
+
+def _published_across(state: SizedState, plain: Plain) -> int:
+    """The same as far as the command says it: each message may be for the dearest of the queues."""
+    queues: Sequence[str] = plain[3]
+    count: int = plain[4]
+    dearest = max([stored(state, queue, alone=True) for queue in queues], default=0)
+    return len(queues) * COMMAND + count * dearest
+
+
 def settled(verb: int, ranges: Iterable[Range]) -> int:
     """The weight of a settlement; one with too many tokens is refused, which is cheap."""
     tokens = min(sum([last - first + 1 for first, last in ranges]), bounds.SETTLE_MESSAGES_MAX)
@@ -105,6 +129,7 @@ _SMALL: Final = (
 
 _WEIGHTS: Final[dict[int, Callable[[SizedState, Plain], int]]] = {
     code_of(commands.Publish): lambda state, plain: published(state, plain[3], plain[6]),
+    code_of(commands.PublishAcross): _published_across,
     code_of(commands.Settle): lambda _, plain: settled(plain[3], plain[4]),
     code_of(commands.Cancel): lambda _, plain: settled(
         Verb.RELEASE, plain[3] if len(plain) > 3 else ()
@@ -115,6 +140,7 @@ _WEIGHTS: Final[dict[int, Callable[[SizedState, Plain], int]]] = {
     code_of(commands.Detach): lambda state, plain: _of_session(state, plain[1]),
     code_of(commands.Disconnect): lambda state, plain: _of_session(state, plain[1]),
     code_of(commands.EndSession): lambda state, plain: _of_session(state, plain[1]),
+    code_of(commands.MessageAction): lambda _, __: ACTED,
     code_of(commands.Subscribe): lambda _, __: TAKING,
     code_of(commands.Get): lambda _, __: TAKING,
     **{code_of(kind): lambda _, __: COMMAND for kind in _SMALL},

@@ -37,6 +37,7 @@ from node.broker.requests.one_message import OneMessage
 from node.broker.requests.people import Known, People
 from node.broker.requests.proposer import Proposer
 from node.broker.requests.publishing import Publishing
+from node.broker.requests.publishing_across import PublishingAcross
 from node.broker.requests.queries import Queries
 from node.broker.requests.queues import Queues
 from node.broker.requests.redrives import Redrives
@@ -85,9 +86,11 @@ class Leadership:
         proposals, locks = self.proposals, self.locks
         proposer = Proposer(machine, proposals, self.reads)
         known = Known(context.users, context.connections_of)
+        publishing = Publishing(context, proposals, proposer, self.quotas)
         people = People(machine, proposer, self.quotas, known, self._clock.now_ms)
         return table.Handlers(
-            publishing=Publishing(context, proposals, proposer, self.quotas),
+            publishing=publishing,
+            publishing_across=PublishingAcross(context, proposals, self.quotas, publishing),
             consuming=Consuming(context, proposer, self._gets, self.quotas),
             notices=NoticeAcks(proposals, context.clocks.now),
             renewals=Renewals(machine, locks, proposals, context.clocks, self.may_grant),

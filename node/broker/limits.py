@@ -182,6 +182,9 @@ half of what the protocol allows."""
 CONFIRMS_PER_FRAME_MAX: Final = 8_192
 """Items of one confirms frame: below the protocol's 10 000."""
 
+REFUSED_PER_FRAME_MAX: Final = 128
+"""The same where a publish was refused: each may say so in 4 KiB."""
+
 # --- who it is ------------------------------------------------------------------------------------
 
 LOGIN_FAILURES_FREE: Final = 3

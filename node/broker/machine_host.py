@@ -29,6 +29,7 @@ __all__ = ["MachineHost"]
 
 _FREQUENT: dict[Any, Callable[..., Command]] = {
     code_of(commands.Publish): commands.Publish,
+    code_of(commands.PublishAcross): commands.PublishAcross,
     code_of(commands.Settle): commands.Settle,
 }
 """By code. Their fields are plain values and tuples, which is the form of an unpacked entry."""

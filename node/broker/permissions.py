@@ -172,6 +172,7 @@ def _manage_user(rights: Rights, message: Message) -> Refusals:
 _NEEDS.update(
     {
         wire.Publish: _on(PUBLISH),
+        wire.PublishAcross: _everybody,  # Its handler asks for each queue.
         wire.OpenProducer: _publisher,  # The answer holds only queues that the user publishes to.
         wire.ForgetProducer: _everybody,  # Its handler asks for each queue it has published to.
         wire.EndSession: _everybody,  # Its handler asks whose session it is.

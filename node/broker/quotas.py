@@ -218,8 +218,9 @@ class Quotas:
         if type(message) in FREE or getattr(message, "verb", None) in FREE_VERBS:
             return None
         now = self._now()
+        requests = len(message.queues) if isinstance(message, wire.PublishAcross) else 1
         buckets = [
-            (self._bucket(rights, Quota.REQUESTS_PER_S, now), 1, Quota.REQUESTS_PER_S),
+            (self._bucket(rights, Quota.REQUESTS_PER_S, now), requests, Quota.REQUESTS_PER_S),
             (self._bucket(rights, Quota.BYTES_PER_S, now), size_bytes, Quota.BYTES_PER_S),
         ]
         for bucket, _, quota in buckets:

@@ -33,7 +33,8 @@ from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settlement import Settlement
 from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.tuning import Tuning
-from fifo.client.publishing.publish_stream import PublishStream
+from fifo.client.publishing.outbox import Outbox
+from fifo.client.publishing.publish_stream import PublishFrame, PublishStream
 from fifo.wire.messages import STATUS_OK
 from node.broker.connections.handshake import Handshake
 from node.raft.elections import Elections
@@ -49,6 +50,7 @@ from tests.client import test_many_gets as many_gets
 from tests.client import test_options as sources
 from tests.client import test_outages as outages
 from tests.client import test_places as places
+from tests.client import test_publish_across as across
 from tests.client import test_publishing as publishing
 from tests.client import test_removed_consumers as removed
 from tests.client import test_resumed as resumed
@@ -138,12 +140,20 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         ),
     ),
     "what was on its way to the old queue goes into the new one": (
-        edited(PublishStream, "_send", "frame.queue_below if frame.in_doubt else 0", "0"),
+        edited(PublishFrame, "below", "self.queue_below if self.in_doubt else 0", "0"),
         _test(publishing.test_what_is_sent_again_names_the_queue_that_it_was_for),
     ),
     "a publisher goes on by what a deleted queue had stored": (
         edited(PublishStream, "_confirmed", "self.last_stored = 0", "pass"),
         _test(publishing.test_what_is_sent_again_names_the_queue_that_it_was_for),
+    ),
+    "a frame of several queues has no bound": (
+        edited(Outbox, "put", "len(self._frames) >= wire.PUBLISH_QUEUES_MAX", "False"),
+        _test(across.test_frames_of_several_queues_keep_to_their_bounds),
+    ),
+    "what is sent together loses the queue that it was for": (
+        edited(Outbox, "_send_together", "one.below()", "0"),
+        _test(across.test_after_a_lost_connection_each_place_goes_again_with_its_numbers),
     ),
     "lost messages are taken for a gap that may close": (
         edited(PublishStream, "_gap", "expected < self.last_stored", "False"),

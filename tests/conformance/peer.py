@@ -22,7 +22,7 @@ import msgpack
 HELLO, WELCOME, CHALLENGE, AUTHENTICATE, REDIRECT, PING, PONG, ERROR, CLOSE, OK, RESUMED = range(
     1, 12
 )
-PUBLISH, CONFIRMS, OPEN_PRODUCER = 16, 17, 18
+PUBLISH, CONFIRMS, OPEN_PRODUCER, PUBLISH_ACROSS = 16, 17, 18, 19
 SUBSCRIBE, SUBSCRIBED, CREDIT, CANCEL, GET, GOT, DELIVER = range(20, 27)
 SETTLE, RECEIPT, RENEW, RENEWED, ALIVE, NOTICE, NOTICE_ACK = range(27, 34)
 DECLARE, UPDATE, QUEUE_ACTION, QUEUE_QUERY, PEEK, PEEKED = range(40, 46)
@@ -276,6 +276,31 @@ class Peer:
         raw = b"".join([data for _, data in columns] + list(bodies))
         who = more.get("producer", 0)
         return self.send(PUBLISH, queue, who, previous, number, len(bodies), listed, raw=raw)
+
+    def publish_across(self, places: Sequence[tuple[str, int, Sequence[bytes]]]) -> list[int]:
+        """Publish (queue, previous, bodies) in one frame; the correlation of each."""
+        counts = [len(bodies) for _, _, bodies in places]
+        first = self._correlation + 1
+        correlations = list(range(first, first + len(places)))
+        all_bodies = [body for _, _, bodies in places for body in bodies]
+        previous = [before for _, before, _ in places]
+        columns = [
+            (tag, struct.pack(f"<{len(values)}{kind}", *values))
+            for tag, kind, values in (
+                (11, "Q", correlations),
+                (12, "I", counts),
+                (13, "Q", previous),
+                (14, "Q", [before + 1 for before in previous]),
+                (0, "I", [len(body) for body in all_bodies]),
+            )
+        ]
+        listed = [[tag, len(data)] for tag, data in columns]
+        raw = b"".join([data for _, data in columns] + all_bodies)
+        queues = [queue for queue, _, _ in places]
+        sent = self.send(PUBLISH_ACROSS, 0, queues, len(all_bodies), listed, raw=raw)
+        expect(sent == first, "the frame has the correlation of its first place")
+        self._correlation = correlations[-1]
+        return correlations
 
     def confirm(self, correlation: int) -> list[Any]:
         """Wait for the item of `Confirms` about a publish; duplicates, stored, error, repeats."""

@@ -97,6 +97,31 @@ def ways_to_fail(case: Case) -> None:
     expect(skipped == "confirmed", f"an unknown column that may be skipped: {skipped}")
 
 
+@rule(4, "each queue of a publish to several is answered as if it had come alone")
+def across(case: Case) -> None:
+    peer = case.open()
+    full, roomy = case.queue(peer, max_length=1), case.queue(peer)
+    places = ((full, 0, 2), (roomy, 0, 1), (full, 2, 1), (roomy, 1, 1))
+    asked = peer.publish_across([(queue, previous, [b"x"] * n) for queue, previous, n in places])
+    items = [peer.confirm(correlation) for correlation in asked]
+    found = [(item[4], item[5] and item[5][0]) for item in items]
+    wanted = [(1, "queue_full"), (1, None), (0, "gap"), (1, None)]
+    expect(found == wanted, f"stored, and the error, of each place: {found}")
+    peer.subscribe(roomy)
+    expect([message.id[2] for message in peer.receive(2)] == [1, 2], "the ids of one of them")
+
+
+@rule(4, "a queue that is missing refuses no other queue of the frame")
+def across_missing(case: Case) -> None:
+    peer = case.open()
+    queue = case.queue(peer)
+    asked = peer.publish_across([("there-is-none", 0, [b"x"]), (queue, 0, [b"y"])])
+    missing, stored = [peer.confirm(correlation) for correlation in asked]
+    expect(missing[1:5] == [0] * 4, f"an item of zeros: {missing}")
+    expect(missing[5][0] == "queue_not_found", f"its error: {missing}")
+    expect(stored[3:6] == [0, 1, None], f"the other: {stored}")
+
+
 @rule(4, "a named producer goes on where it stopped, in another session too")
 def named_producer(case: Case) -> None:
     peer, name = case.open(), f"conformance.{os.urandom(6).hex()}"

@@ -20,6 +20,7 @@ from tests.support.machine import (
     WALL_EPOCH_MS,
     Area,
     Bench,
+    across_command,
     key_of,
     messages_of,
     place_of,
@@ -176,6 +177,22 @@ class Story:
             for place, body in enumerate(bodies):
                 self.bodies[reply.queue, reply.producer, number + place] = body
         return [*self.reply_lines(reply), *self.effect_lines(self.bench.effects)]
+
+    def do_across(self, label: str, *parts: str, **options: Any) -> list[str]:
+        """Publish `queue:previous:body,body`, each a part of one command."""
+        session = self._session(label)
+        apart, area = Area(), Area()
+        publishes = []
+        for part in parts:
+            queue, previous, bodies = part.split(":")
+            coded = [body.encode() for body in bodies.split(",")]
+            named = {"session": session, "producer": options.get("producer", 0)}
+            number = int(previous) + 1
+            publishes.append(
+                publish_command(apart, queue, coded, previous=int(previous), number=number, **named)
+            )
+        command = across_command(area, publishes, memoryview(apart.data))
+        return self._apply(command, area)
 
     def do_produce(self, name: str) -> list[str]:
         return self._apply(commands.OpenProducer(name))
@@ -371,6 +388,8 @@ class Story:
                 if reply.refused is not None:
                     words += self.reply_lines(reply.refused)
                 return [", ".join(words)]
+            case replies.PublishedAcross():
+                return [line for part in reply.parts for line in self.reply_lines(part)]
             case replies.Subscribed():
                 state = "active" if reply.active else "waiting"
                 return [f"subscribed c{reply.consumer} lock {reply.lock_ms} ms {state}"]

@@ -27,6 +27,9 @@ SAMPLES: list[commands.Command] = [
     commands.OpenProducer("p"),
     commands.ForgetProducer("p"),
     commands.Publish(1, 0, "q", 0, 1, 2, 3, 4, (5, 6), None, 7, None, 8, None, 9, 3, (0, 1)),
+    commands.PublishAcross(
+        1, 0, ("q", "r"), 3, 0, 8, 24, 40, 52, 60, (61, 62), None, 7, fence=(0, 1)
+    ),
     commands.Subscribe(1, "t", "q", {"prefetch": 5}),
     commands.Cancel(1, 2, ((1, 2), (4, 4))),
     commands.Credit(1, 2, 3, drain=True, automatic=True),

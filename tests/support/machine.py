@@ -108,6 +108,69 @@ def publish_command(
     )
 
 
+def across_command(
+    area: Area,
+    parts: Sequence[commands.Publish],
+    packed: memoryview,
+) -> commands.PublishAcross:
+    """The publishes of one producer, whose columns lie in `packed`, as one to several queues whose
+    columns lie in `area`."""
+    counts = [part.count for part in parts]
+
+    def gathered(kind: str, name: str, neutral: int) -> int | None:
+        if all(getattr(part, name) is None for part in parts):
+            return None
+        found = array(kind)
+        for part in parts:
+            at = getattr(part, name)
+            if at is None:
+                found.extend([neutral] * part.count)
+            else:
+                found.frombytes(packed[at : at + part.count * found.itemsize])
+        return area.put(found.tobytes())
+
+    def blobs(name: str) -> tuple[int, int] | None:
+        if all(getattr(part, name) is None for part in parts):
+            return None
+        lengths, blob = array("I"), b""
+        for part in parts:
+            own = array("I", [0] * part.count)
+            place = getattr(part, name)
+            if place is not None:
+                own = array("I", bytes(packed[place[0] : place[0] + 4 * part.count]))
+                blob += bytes(packed[place[1] : place[1] + sum(own)])
+            lengths += own
+        return area.put(lengths.tobytes()), area.put(blob)
+
+    sizes = array("I")
+    bodies = b""
+    for part in parts:
+        own = array("I", bytes(packed[part.sizes_at : part.sizes_at + 4 * part.count]))
+        sizes += own
+        bodies += bytes(packed[part.bodies_at : part.bodies_at + sum(own)])
+    below = [part.queue_below for part in parts]
+    first = parts[0]
+    return commands.PublishAcross(
+        first.session,
+        first.producer,
+        tuple(part.queue for part in parts),
+        sum(counts),
+        area.column("I", counts),
+        area.column("Q", [part.previous for part in parts]),
+        area.column("Q", [part.number for part in parts]),
+        area.put(sizes.tobytes()),
+        area.put(bodies),
+        area.column("Q", below) if any(below) else None,
+        blobs("keys"),
+        blobs("headers"),
+        gathered("B", "priorities_at", 4),
+        gathered("Q", "delays_at", 0),
+        gathered("Q", "ttls_at", 0),
+        blobs("dedup"),
+        first.fence,
+    )
+
+
 class Bench:
     """A machine with the habits of a leader around it."""
 

@@ -26,6 +26,7 @@ from fifo.wire.messages import (
     Ping,
     Pong,
     Publish,
+    PublishAcross,
     Receipt,
     Settle,
     Subscribe,
@@ -185,6 +186,19 @@ class RawClient:
         message = Publish(queue, producer, previous, number, len(bodies), listed)
         self.send(message, correlation, raw)
         return correlation
+
+    def publish_across(
+        self, places: Sequence[tuple[str, int, columns.Publication]], producer: int = 0
+    ) -> list[int]:
+        """Send (queue, previous, messages) in one frame; the correlation of each."""
+        parts = [
+            columns.Part(self.next_correlation(), previous, previous + 1, 0, publication)
+            for _, previous, publication in places
+        ]
+        count, listed, raw = columns.pack_parts(parts)
+        queues = tuple([queue for queue, _, _ in places])
+        self.send(PublishAcross(producer, queues, count, listed), parts[0].correlation, raw)
+        return [part.correlation for part in parts]
 
     async def confirmed(self, correlation: int) -> tuple[object, ...]:
         """The item of a confirms frame that answers this publish."""

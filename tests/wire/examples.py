@@ -38,6 +38,7 @@ from fifo.wire.messages import (
     Ping,
     Pong,
     Publish,
+    PublishAcross,
     QueueAction,
     QueueQuery,
     Receipt,
@@ -94,6 +95,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         )
     ),
     OpenProducer("loader"),
+    PublishAcross(9, ("orders", "bills"), 3, ((11, 16), (12, 8), (13, 16), (14, 16), (0, 12))),
     Subscribe(
         "orders",
         "worker",

@@ -38,7 +38,12 @@ TYPES: Final = {
 """Types with a name of their own; the later ones are made of the earlier ones."""
 
 
-_COLUMNS_IN: Final = {"publish": columns.PUBLISH_TAGS, "deliver": columns.DELIVER_TAGS}
+COLUMNS_IN: Final = {
+    "publish": columns.PUBLISH_TAGS,
+    "across": columns.ACROSS_TAGS,
+    "deliver": columns.DELIVER_TAGS,
+}
+"""The tags of each frame with columns."""
 
 
 def type_of(check: Check) -> str:
@@ -109,10 +114,11 @@ def as_json(page: str) -> str:
         "columns": [
             {
                 "tag": tag,
-                "bytes": columns._WIDTH.get(tag),
-                "in": [name for name, tags in _COLUMNS_IN.items() if tag in tags],
+                "bytes": columns._WIDTH.get(tag, columns._QUEUE_WIDTH.get(tag)),
+                "per": "queue" if tag in columns._QUEUE_WIDTH else "message",
+                "in": [name for name, tags in COLUMNS_IN.items() if tag in tags],
             }
-            for tag in sorted(columns.PUBLISH_TAGS | columns.DELIVER_TAGS)
+            for tag in sorted(frozenset().union(*COLUMNS_IN.values()))
         ],
         "error_codes": [{"code": code, "retryable": code in RETRYABLE} for code in Code],
         "limits": bounds(),

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from fifo.wire import BadMessage, Code, Decoder, Frame, columns, encode, limits
-from fifo.wire.columns import DELIVER_TAGS, IGNORABLE, PUBLISH_TAGS
+from fifo.wire.columns import IGNORABLE
 from fifo.wire.errors import RETRYABLE
 from fifo.wire.fields import U63_MAX, Check, FieldError
 from fifo.wire.messages import REGISTRY, Message
@@ -203,12 +203,13 @@ def test_the_page_lists_every_limit() -> None:
 
 def test_the_page_lists_every_column() -> None:
     listed = {int(row[0]): row for row in rows(section(10))}
-    assert set(listed) == PUBLISH_TAGS | DELIVER_TAGS
+    places = protocol_tables.COLUMNS_IN
+    assert set(listed) == frozenset().union(*places.values())
     for tag, row in listed.items():
-        places = {"publish": PUBLISH_TAGS, "deliver": DELIVER_TAGS}
         assert row[3] == ", ".join([place for place, tags in places.items() if tag in tags])
-        width = columns._WIDTH.get(tag)
-        assert row[2] == ("as the lengths say" if width is None else str(width))
+        width, of_queues = columns._WIDTH.get(tag), columns._QUEUE_WIDTH.get(tag)
+        written = f"{of_queues} per queue" if of_queues else str(width or "as the lengths say")
+        assert row[2] == written
     assert f"the bit {IGNORABLE}" in section(10)
 
 

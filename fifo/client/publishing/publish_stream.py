@@ -20,9 +20,9 @@ from fifo.client.connection.calls import Tries
 from fifo.client.connection.session import Session
 from fifo.client.errors import FifoError, ProducerGap, QueueReplaced, SessionEnded, from_code
 from fifo.client.publishing.confirms import Confirmed
-from fifo.wire import Buffer, Code, Frame
-from fifo.wire.columns import Publication, pack_publication
-from fifo.wire.messages import Confirms, Error, Publish
+from fifo.wire import Code, Frame
+from fifo.wire.columns import Publication
+from fifo.wire.messages import Confirms, Error
 
 
 class Work(Protocol):
@@ -48,14 +48,16 @@ class PublishFrame:
     """A publish frame, from its addition until its answer."""
 
     __slots__ = (
-        "columns",
         "correlation",
         "gaps",
         "in_doubt",
         "numbers",
+        "others",
+        "over",
         "packed",
+        "previous",
+        "publication",
         "queue_below",
-        "raw",
         "sent",
         "sent_at",
         "stream",
@@ -67,9 +69,13 @@ class PublishFrame:
         self.stream = stream
         self.work = work
         self.numbers: Sequence[int] = ()
-        self.columns: tuple[tuple[int, int], ...] = ()
-        self.raw: list[Buffer] = []
+        self.publication = _NOTHING
         self.packed = False
+        self.over = False
+        self.previous = 0
+        """Number before it, as it was sent last."""
+        self.others: Sequence[PublishFrame] = ()
+        """Frames that went with it in one of several queues: an error for that is for all."""
         self.sent = False
         self.sent_at = (0.0, 0.0)  # by both clocks, the first time
         self.waits = True
@@ -80,9 +86,28 @@ class PublishFrame:
         self.queue_below = 0
         """An earlier transmission was for a queue whose number is below this."""
 
+    def below(self) -> int:
+        """The bound that goes with it: none before it is sent again."""
+        return self.queue_below if self.in_doubt else 0
+
     def answered(self, frame: Frame) -> None:
         """Confirmed or refused."""
+        others, self.others = self.others, ()
         self.stream.answered(self, frame)
+        if others and isinstance(frame.message, Error):
+            for other in others:
+                if not other.over:
+                    other.stream.answered(other, frame)
+
+
+_NOTHING = Publication(())
+
+
+class Sending(Protocol):
+    """The way of frames to the connection."""
+
+    def put(self, frame: PublishFrame) -> None:
+        """Send a frame behind all that were put before it."""
 
 
 class PublishStream:
@@ -91,6 +116,7 @@ class PublishStream:
     def __init__(
         self,
         session: Session,
+        outbox: Sending,
         queue: str,
         producer: int,
         last_stored: int,
@@ -105,6 +131,7 @@ class PublishStream:
         self.refusal: FifoError | None = None
         """Why the node stores nothing at the moment; what stands behind waits for the same."""
         self._session = session
+        self._outbox = outbox
         self._released = released
         self._next = last_stored + 1
         self._frames: deque[PublishFrame] = deque()
@@ -159,8 +186,6 @@ class PublishStream:
 
     def _send(self, frame: PublishFrame, previous: int) -> bool:
         """Send a frame; False where it was dropped, because its caller has gone."""
-        link = self._session.link
-        assert link is not None, "the caller has looked"
         if not self._pack(frame):
             return False
         if not frame.sent:
@@ -170,20 +195,9 @@ class PublishStream:
         self._waiting -= 1
         frame.sent = True
         frame.work.tries.begin()
-        numbers = frame.numbers
-        link.send(
-            Publish(
-                self.queue,
-                self.producer,
-                min(previous, numbers[0] - 1),
-                numbers[0],
-                len(numbers),
-                frame.columns,
-                frame.queue_below if frame.in_doubt else 0,
-            ),
-            frame.correlation,
-            frame.raw,
-        )
+        frame.previous = min(previous, frame.numbers[0] - 1)
+        frame.others = ()
+        self._outbox.put(frame)
         return True
 
     def _made_below(self) -> int:
@@ -211,7 +225,7 @@ class PublishStream:
             self._released(frame.work)
             return False
         count = len(publication.bodies)
-        frame.columns, frame.raw = pack_publication(publication)
+        frame.publication = publication
         if frame.packed:
             frame.numbers = frame.numbers[:count]
             return True
@@ -363,7 +377,8 @@ class PublishStream:
             self._waiting -= 1
         if frame.packed:
             self._session.forget(frame.correlation)
-        frame.raw = []
+        frame.publication = _NOTHING
+        frame.over = True
 
     # The session's events.
 

@@ -19,6 +19,7 @@ from fifo.client.connection.session import Session
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import FifoError, InvalidArgument, SessionEnded, again, with_progress
 from fifo.client.publishing.confirms import Confirm, Confirmed, Confirms
+from fifo.client.publishing.outbox import Outbox
 from fifo.client.publishing.publish_stream import PublishFrame, PublishStream, Work
 from fifo.wire import limits as wire
 from fifo.wire.columns import Publication
@@ -168,7 +169,10 @@ class Publisher:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._streams: dict[tuple[int, str], PublishStream] = {}
+        self._outbox = Outbox(session)
         self._gathering: dict[tuple[int, str], Singles] = {}
+        self._flushes = False
+        """Whether what is gathered is sent at the end of this turn of the loop."""
         self._bytes = 0
         self._frames = 0
         self._room: deque[asyncio.Future[Any]] = deque()
@@ -201,15 +205,24 @@ class Publisher:
             singles = None
         if singles is None:
             singles = self._gathering[at] = Singles()
-            self.session.loop.call_soon(self._flush, at, singles)
+            if not self._flushes:
+                self._flushes = True
+                self.session.loop.call_soon(self._flush_all)
         singles.add(item, deadline)
         return singles
 
-    def _flush(self, at: tuple[int, str], only: Singles | None = None) -> None:
-        singles = self._gathering.get(at)
-        if singles is None or (only is not None and singles is not only):
+    def _flush_all(self) -> None:
+        """Send what was gathered in a turn, for as many queues as that is, in few frames."""
+        self._flushes = False
+        if len(self._gathering) == 1:
+            self._flush(next(iter(self._gathering)))
             return
-        del self._gathering[at]
+        with self._outbox.together():
+            for at in list(self._gathering):
+                self._flush(at)
+
+    def _flush(self, at: tuple[int, str]) -> None:
+        singles = self._gathering.pop(at)
         if self.session.fatal is not None:
             singles.done(None, self.session.fatal)
             return
@@ -345,7 +358,13 @@ class Publisher:
         found = self._streams.get((producer, queue))
         if found is None:
             found = PublishStream(
-                self.session, queue, producer, last_stored, queue_number, self.released
+                self.session,
+                self._outbox,
+                queue,
+                producer,
+                last_stored,
+                queue_number,
+                self.released,
             )
             self._streams[producer, queue] = found
         return found
@@ -354,16 +373,18 @@ class Publisher:
 
     def resumed(self) -> None:
         """Connected: all that is unanswered goes again."""
-        for stream in self._streams.values():
-            stream.resend()
+        with self._outbox.together():
+            for stream in self._streams.values():
+                stream.resend()
 
     def detached(self) -> None:
         """Nothing to do: frames wait for the next connection."""
 
     def writable(self) -> None:
         """The connection takes bytes again."""
-        for stream in self._streams.values():
-            stream.pump()
+        with self._outbox.together():
+            for stream in self._streams.values():
+                stream.pump()
 
     def session_ended(self, error: SessionEnded, *, was_gone: bool) -> None:
         """Report what the session's own producer sent as unknown, where it may be stored."""

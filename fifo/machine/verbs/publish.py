@@ -1,55 +1,37 @@
 """Publishing: what of a batch is stored, is a duplicate, or is refused, and storing it.
 
-Owns numbering per (producer, queue), the columns of a publish, and the queue's limits. What is
-stored is always a prefix of what was sent (semantics.md section 10): a refused message ends the
-batch, and everything of that producer behind it is refused as a gap.
+Owns numbering per (producer, queue), and the queue's limits. What is stored is always a prefix of
+what was sent to a queue (semantics.md section 10): a refused message ends its batch, and everything
+of that producer to that queue behind it is refused as a gap.
 """
 
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from fifo.machine import checks, deadletter, dedup, limits, overflow
-from fifo.machine.commands import Publish
-from fifo.machine.record import value
-from fifo.machine.replies import Published, Refused, Repeat, Reply
+from fifo.machine.commands import Publish, PublishAcross
+from fifo.machine.replies import Published, PublishedAcross, Refused, Repeat, Reply
 from fifo.machine.state import ready
-from fifo.machine.state.blocks import PLAIN, Batch, Extras, key_hash, unpack
+from fifo.machine.state.blocks import PLAIN, Batch, Extras, key_hash
 from fifo.machine.state.records import Producer, Queue, Step
-from fifo.machine.types import NEVER_MS, Cause, Column, Use
-from fifo.words import bounds
+from fifo.machine.types import NEVER_MS, Cause, Use
+from fifo.machine.verbs.columns import (
+    Columns,
+    InvalidColumn,
+    parts,
+    read,
+)
 from fifo.words.codes import RefusalCode
-
-
-class _Invalid(Exception):
-    """A column that cannot be; raised and caught in this module only."""
-
-
-@value
-class _Columns:
-    """A publish with its columns read out of the area, all of the batch's length or None."""
-
-    sizes: "array[int]"
-    bodies_bytes: int
-    key_lengths: "array[int] | None"
-    header_lengths: "array[int] | None"
-    priorities: bytes | None
-    delays: "array[int] | None"
-    ttls: "array[int] | None"
-    dedup_ids: list[bytes] | None
-    numbers: "array[int] | None"
 
 
 def publish(step: Step, command: Publish) -> Reply:
     """Store what of the batch may be stored."""
-    if command.session or not command.producer:
-        refused = checks.session(step, command.session, command.fence)
-        if refused is not None:
-            return refused
-        if not step.state.sessions[command.session].use:
-            step.open_session(command.session).use = int(Use.WRITING)
+    refused = _check_session(step, command)
+    if refused is not None:
+        return refused
     queue = checks.queue_named(step, command.queue)
     if isinstance(queue, Refused):
         return queue
@@ -61,15 +43,54 @@ def publish(step: Step, command: Publish) -> Reply:
         return Refused(RefusalCode.TOO_LARGE, text)
     producer = _producer(step, command)
     if producer is None:
-        return Refused(RefusalCode.UNKNOWN_PRODUCER, "there is no such producer: open it again")
+        return _no_producer()
     try:
-        columns = _read(step.area, command)
-    except _Invalid as error:
+        columns = read(step.area, command, command.number, command.numbers_at)
+    except InvalidColumn as error:
         return Refused(RefusalCode.INVALID, str(error))
     return _store(step, command, queue, producer, columns)
 
 
-def _producer(step: Step, command: Publish) -> Producer | None:
+def publish_across(step: Step, command: PublishAcross) -> Reply:
+    """The same for each of several queues: one that refuses its messages refuses no other's."""
+    refused = _check_session(step, command)
+    if refused is not None:
+        return refused
+    producer = _producer(step, command)
+    if producer is None:
+        return _no_producer()
+    try:
+        columns = read(step.area, command, 0, None)
+        found = parts(step.area, command, columns)
+    except InvalidColumn as error:
+        return Refused(RefusalCode.INVALID, str(error))
+    return PublishedAcross(tuple([_store_part(step, part, producer, own) for part, own in found]))
+
+
+def _store_part(
+    step: Step, part: Publish, producer: Producer, columns: Columns
+) -> Published | Refused:
+    queue = checks.queue_named(step, part.queue)
+    if isinstance(queue, Refused):
+        return queue
+    return _store(step, part, queue, producer, columns)
+
+
+def _check_session(step: Step, command: Publish | PublishAcross) -> Refused | None:
+    """Refuse where the session may not publish; note that it has."""
+    if command.producer and not command.session:
+        return None
+    refused = checks.session(step, command.session, command.fence)
+    if refused is None and not step.state.sessions[command.session].use:
+        step.open_session(command.session).use = int(Use.WRITING)
+    return refused
+
+
+def _no_producer() -> Refused:
+    return Refused(RefusalCode.UNKNOWN_PRODUCER, "there is no such producer: open it again")
+
+
+def _producer(step: Step, command: Publish | PublishAcross) -> Producer | None:
     state = step.state
     if not command.producer:  # the session's own
         return state.producers.get(state.sessions[command.session].producer)
@@ -86,8 +107,10 @@ def _producer(step: Step, command: Publish) -> Producer | None:
 
 
 def _store(
-    step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
-) -> Published:
+    step: Step, command: Publish, queue: Queue, producer: Producer, columns: Columns
+) -> Published | Refused:
+    if not command.previous < command.number or command.number + command.count > limits.NUMBER_MAX:
+        return _misnumbered(command)
     last = queue.last_numbers.get(producer.number, 0)
     # A number that this queue knows was stored here: it was made before this was sent first.
     if 0 < command.queue_below <= queue.number and last < command.number:
@@ -137,14 +160,21 @@ def _store(
     return Published(queue.number, producer.number, stored, duplicates, refused, repeats)
 
 
-def _duplicates(command: Publish, columns: _Columns, last: int) -> int:
+def _misnumbered(command: Publish) -> Refused:
+    text = f"number {command.number} follows {command.previous}"
+    return Refused(
+        RefusalCode.INVALID, f"message numbers must be strictly increasing and below 2**63: {text}"
+    )
+
+
+def _duplicates(command: Publish, columns: Columns, last: int) -> int:
     """Count the messages of the batch with numbers up to `last`: the producer has used those."""
     if columns.numbers is not None:
         return bisect_right(columns.numbers, last)
     return min(last - command.number + 1, command.count)
 
 
-def _numbers_of(command: Publish, columns: _Columns) -> Sequence[int]:
+def _numbers_of(command: Publish, columns: Columns) -> Sequence[int]:
     return columns.numbers or range(command.number, command.number + command.count)
 
 
@@ -165,7 +195,7 @@ def _append(
     command: Publish,
     queue: Queue,
     producer: Producer,
-    columns: _Columns,
+    columns: Columns,
     start: int,
     stop: int,
     refused: Refused | None,
@@ -217,7 +247,7 @@ def _append(
 
 
 def _stretches(
-    queue: Queue, columns: _Columns, known: list[int], start: int, stop: int, free: int
+    queue: Queue, columns: Columns, known: list[int], start: int, stop: int, free: int
 ) -> list[tuple[int, int]]:
     """The batch in stretches of one lane and consecutive numbers, without what is known; from
     `free` on, where each message needs another dropped, one by one."""
@@ -263,7 +293,7 @@ def _delay(step: Step, queue: Queue, position: int, delays: "array[int]") -> Non
         place = end
 
 
-def _extras(step: Step, command: Publish, queue: Queue, columns: _Columns) -> Extras:
+def _extras(step: Step, command: Publish, queue: Queue, columns: Columns) -> Extras:
     keys, headers, priorities = columns.key_lengths, columns.header_lengths, columns.priorities
     expires = key_hashes = None
     if columns.ttls is not None or queue.spec.ttl_ms is not None:
@@ -283,7 +313,7 @@ def _extras(step: Step, command: Publish, queue: Queue, columns: _Columns) -> Ex
     )
 
 
-def _expires(step: Step, queue: Queue, columns: _Columns) -> "array[int]":
+def _expires(step: Step, queue: Queue, columns: Columns) -> "array[int]":
     """When each message expires: by its own ttl or the queue's, whichever is shorter."""
     ttls, default = columns.ttls, queue.spec.ttl_ms
     count = len(columns.sizes)
@@ -312,81 +342,3 @@ def _hashes(step: Step, command: Publish, lengths: "array[int]") -> "array[int]"
         hashes.append(hashed)
         at += length
     return hashes
-
-
-def _read(area: memoryview, command: Publish) -> _Columns:
-    """The columns, checked against the area and the limits. Raises `_Invalid`."""
-    count = command.count
-    sizes = unpack(area, command.sizes_at, count, "I")
-    bodies_bytes = 0 if sizes is None else sum(sizes)
-    if sizes is None or command.bodies_at + bodies_bytes > len(area):
-        raise _Invalid("the bodies exceed the raw part of the publish")
-    if max(sizes) > bounds.BODY_BYTES_MAX:
-        raise _Invalid(
-            f"a body has {max(sizes)} bytes, at most {bounds.BODY_BYTES_MAX} are allowed"
-        )
-    if not command.previous < command.number:
-        text = f"number {command.number} follows {command.previous}"
-        raise _Invalid(f"message numbers must be strictly increasing: {text}")
-    if command.number + count > limits.NUMBER_MAX:
-        raise _Invalid("message numbers must be below 2**63")
-    keys = headers = priorities = delays = ttls = dedup_ids = numbers = None
-    if command.keys is not None:
-        keys = _lengths(area, command.keys, count, bounds.KEY_BYTES_MAX, "key")
-    if command.headers is not None:
-        headers = _lengths(area, command.headers, count, bounds.HEADERS_BYTES_MAX, "header")
-    if command.priorities_at is not None:
-        priorities = _priorities(area, command.priorities_at, count)
-    if command.delays_at is not None:
-        delays = _column(area, command.delays_at, count, bounds.DURATION_MS_MAX, "delay")
-    if command.ttls_at is not None:
-        ttls = _column(area, command.ttls_at, count, bounds.DURATION_MS_MAX, "ttl")
-    if command.dedup is not None:
-        dedup_ids = _dedup_ids(area, command.dedup, count)
-    if command.numbers_at is not None:
-        numbers = _numbers(area, command.numbers_at, count, command.number)
-    if delays is not None and not any(delays):
-        delays = None
-    return _Columns(
-        sizes, bodies_bytes, keys, headers, priorities, delays, ttls, dedup_ids, numbers
-    )
-
-
-def _priorities(area: memoryview, at: int, count: int) -> bytes:
-    priorities = bytes(area[at : at + count])
-    if len(priorities) != count or max(priorities) > bounds.PRIORITY_MAX:
-        raise _Invalid(f"priorities must be 0 to {bounds.PRIORITY_MAX}, one per message")
-    return priorities
-
-
-def _numbers(area: memoryview, at: int, count: int, first: int) -> "array[int]":
-    numbers = _column(area, at, count, limits.NUMBER_MAX, "number")
-    if numbers[0] != first or not all(low < high for low, high in pairwise(numbers)):
-        raise _Invalid(
-            f"message numbers must be strictly increasing and start at {first}, not {numbers[0]}"
-        )
-    return numbers
-
-
-def _column(area: memoryview, at: int, count: int, most: int, what: str) -> "array[int]":
-    column = unpack(area, at, count, "Q")
-    if column is None or max(column) > most:
-        raise _Invalid(f"the {what} column does not fit, or a {what} is above {most}")
-    return column
-
-
-def _lengths(
-    area: memoryview, column: Column, count: int, most: int, what: str
-) -> "array[int] | None":
-    lengths = unpack(area, column[0], count, "I")
-    if lengths is None or column[1] + sum(lengths) > len(area) or max(lengths) > most:
-        raise _Invalid(f"the {what} column does not fit, or a {what} is above {most} bytes")
-    return lengths if any(lengths) else None
-
-
-def _dedup_ids(area: memoryview, column: Column, count: int) -> list[bytes] | None:
-    lengths = _lengths(area, column, count, bounds.DEDUP_ID_BYTES_MAX, "dedup id")
-    if lengths is None:
-        return None
-    ends = list(accumulate(lengths, initial=column[1]))
-    return [bytes(area[low:high]) for low, high in pairwise(ends)]

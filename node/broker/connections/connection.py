@@ -25,6 +25,9 @@ from node.broker.permissions import Rights
 
 logger = logging.getLogger(__name__)
 
+_ERROR = 5
+"""The place of the error in a confirm."""
+
 _PLAIN_CONFIRM = 6
 """Values of a confirm without a list of repeats, which may fill a quarter of a frame."""
 
@@ -283,8 +286,12 @@ class Connection(asyncio.Protocol):
     def flush_confirms(self) -> None:
         """Queue pending confirms as frames, ahead of anything that must follow them."""
         items, self._confirms = self._confirms, []
-        for at in range(0, len(items), limits.CONFIRMS_PER_FRAME_MAX):
-            self.send(Confirms(tuple(items[at : at + limits.CONFIRMS_PER_FRAME_MAX])))
+        most = limits.CONFIRMS_PER_FRAME_MAX
+        for item in items:
+            if item[_ERROR] is not None:
+                most = limits.REFUSED_PER_FRAME_MAX
+        for at in range(0, len(items), most):
+            self.send(Confirms(tuple(items[at : at + most])))
 
     def flush(self) -> None:
         """Write waiting output, as far as the socket takes it."""

@@ -7,6 +7,7 @@ how entries travel. `docs/protocol.md` specifies each request.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from fifo.machine.contract import Refused, Reply, code_of, commands, replies
@@ -54,7 +55,7 @@ class Publishing:
             layout = columns.lay_out(message.columns, raw, message.count, columns.PUBLISH_TAGS)
             columns.check_publish(layout)
             if self._body_bytes_max < BODY_BYTES_MAX:
-                self._check_bodies(layout)
+                self.check_bodies(layout)
         except columns.ColumnError as error:
             self._refuse(connection, frame, error.code, str(error))
             return
@@ -73,17 +74,21 @@ class Publishing:
         self, connection: Connection, session: Binding, frame: Frame, layout: columns.Layout
     ) -> Iterator[None]:
         """Check the headers, in pieces, before the messages are proposed."""
-        unseen = limits.HEADERS_AT_ONCE_BYTES
         try:
-            for size in columns.check_headers(layout):
-                unseen -= size
-                if unseen < 0:
-                    unseen = limits.HEADERS_AT_ONCE_BYTES
-                    yield
+            yield from self.header_pieces(layout)
         except columns.ColumnError as error:
             self._refuse(connection, frame, error.code, str(error))
             return
         self._admit(connection, session, frame, layout)
+
+    def header_pieces(self, layout: columns.Layout) -> Iterator[None]:
+        """Check the headers, in pieces of a few milliseconds. Raises ColumnError."""
+        unseen = limits.HEADERS_AT_ONCE_BYTES
+        for size in columns.check_headers(layout):
+            unseen -= size
+            if unseen < 0:
+                unseen = limits.HEADERS_AT_ONCE_BYTES
+                yield
 
     def _admit(
         self, connection: Connection, session: Binding, frame: Frame, layout: columns.Layout
@@ -100,35 +105,48 @@ class Publishing:
             self._counters.refused(full.code, message.count)
             connection.refuse(correlation, full.code, full.text, full.detail)
             return
+        answer = partial(self._answer, connection, correlation, message.count)
+        self.propose(connection, session, message, layout, answer)
+
+    def propose(
+        self,
+        connection: Connection,
+        session: Binding,
+        message: Publish,
+        layout: columns.Layout,
+        answer: Callable[[Reply], None],
+    ) -> None:
+        """Propose messages that may be stored; `layout`: of the raw part that goes into the log."""
+        size = len(layout.raw)
         connection.begin(size, message.count)
         alone = len(layout.places) > 1 and columns.differs(layout)
         weight = cost.stored(self._machine, message.queue, alone=alone)
         most = limits.PUBLISH_MICROSECONDS_MAX // weight
         alike = weight == cost.STORED and columns.DELAYS_MS not in layout.places
-        if not (alike or layout.count <= most or self._too_many(message)):
-            self._propose_parts(connection, session, frame, layout, weight)
-            return
 
-        def answer(reply: Reply) -> None:
+        def replied(reply: Reply) -> None:
             connection.end(size, message.count)
-            self._answer(connection, correlation, message.count, reply)
+            answer(reply)
 
+        if not (alike or layout.count <= most or self._too_many(message)):
+            self._propose_parts(connection, session, message, layout, weight, replied)
+            return
         build = _builder(connection, session, message, layout, (message.previous, message.number))
-        waiter = Waiter(answer, lost=connection.lose)
+        waiter = Waiter(replied, lost=connection.lose)
         weight = cost.COMMAND + layout.count * weight
-        self._proposals.propose(build, waiter, weight=weight, raw=raw)
+        self._proposals.propose(build, waiter, weight=weight, raw=layout.raw)
 
     def _propose_parts(
         self,
         connection: Connection,
         session: Binding,
-        frame: Frame,
+        message: Publish,
         layout: columns.Layout,
         weight: int,
+        replied: Callable[[Reply], None],
     ) -> None:
         """Propose the messages in as many commands as their apply may take, and answer once;
         `weight`: of one of them."""
-        message = message_of(frame, Publish)
         most = limits.PUBLISH_MICROSECONDS_MAX // weight
         count = -(-layout.count // most)
         found: list[Reply] = []
@@ -136,9 +154,7 @@ class Publishing:
         def answer(reply: Reply) -> None:
             found.append(reply)
             if len(found) == count:
-                connection.end(len(frame.raw), message.count)
-                whole = joined(found, most)
-                self._answer(connection, frame.correlation, message.count, whole)
+                replied(joined(found, most))
 
         waiter = Waiter(answer, lost=connection.lose)
         previous, place = message.previous, 0
@@ -162,6 +178,12 @@ class Publishing:
             refused = refuse(connection, correlation, reply)
             self._counters.refused(wire_code(refused), count)
             return
+        self.confirm(connection, correlation, count, reply)
+
+    def confirm(
+        self, connection: Connection, correlation: int, count: int, reply: replies.Published
+    ) -> None:
+        """Say what of a publish of `count` messages was stored."""
         done = reply.duplicates + reply.stored
         self._counters.confirmed_messages += done
         error = None
@@ -178,8 +200,8 @@ class Publishing:
         self._counters.refused(code, message_of(frame, Publish).count)
         connection.refuse(frame.correlation, code, text)
 
-    def _check_bodies(self, layout: columns.Layout) -> None:
-        """Enforce the operator's bound of a body, which is below the protocol's."""
+    def check_bodies(self, layout: columns.Layout) -> None:
+        """Enforce the operator's bound of a body. Raises ColumnError."""
         sizes = layout.column(columns.SIZES)
         longest = max(columns.unpack_u32(sizes or b""), default=0)
         if longest > self._body_bytes_max:
@@ -290,7 +312,7 @@ def _builder(
             layout.count,
             at + layout.places[columns.SIZES][0],
             at + layout.bodies_at,
-            *_optional_columns(layout, at),
+            *optional_columns(layout, at),
             message.queue_below,
             fence,
         ]
@@ -298,7 +320,7 @@ def _builder(
     return build
 
 
-def _optional_columns(layout: columns.Layout, at: int) -> Sequence[object]:
+def optional_columns(layout: columns.Layout, at: int) -> Sequence[object]:
     """Offsets of the columns beyond sizes, in the order of `commands.Publish`."""
     if len(layout.places) == 1:
         return _NO_COLUMNS

@@ -21,6 +21,7 @@ from node.broker.requests.one_message import OneMessage
 from node.broker.requests.people import People
 from node.broker.requests.proposer import Handler
 from node.broker.requests.publishing import Publishing
+from node.broker.requests.publishing_across import PublishingAcross
 from node.broker.requests.queries import Queries
 from node.broker.requests.queues import Queues
 from node.broker.requests.redrives import Redrives
@@ -32,6 +33,7 @@ class Handlers:
     """The handlers of one term."""
 
     publishing: Publishing
+    publishing_across: PublishingAcross
     consuming: Consuming
     notices: NoticeAcks
     renewals: Renewals
@@ -47,6 +49,7 @@ class Handlers:
 
 HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.Publish: lambda term: term.publishing.publish,
+    wire.PublishAcross: lambda term: term.publishing_across.publish,
     wire.OpenProducer: lambda term: term.publishing.open_producer,
     wire.ForgetProducer: lambda term: term.publishing.forget_producer,
     wire.Subscribe: lambda term: term.consuming.subscribe,

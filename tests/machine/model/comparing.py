@@ -19,12 +19,19 @@ from tests.machine.model import acting, durables, handing, lives, redriving, ver
 from tests.machine.model.acting import Acted
 from tests.machine.model.handing import Handed
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Message
-from tests.machine.model.verbs import Answer, Post
+from tests.machine.model.verbs import Answer, Post, Posts
 from tests.machine.model.world import World
-from tests.support.machine import WALL_EPOCH_MS, Area, messages_of, place_of, publish_command
+from tests.support.machine import (
+    WALL_EPOCH_MS,
+    Area,
+    across_command,
+    messages_of,
+    place_of,
+    publish_command,
+)
 from tests.support.machine import Message as Delivered
 
-Step = Command | Post | Acted
+Step = Command | Post | Posts | Acted
 MANY = 100_000
 TEXTS = ("reason", "description", "exception_text", "stack")
 """The texts of a settlement that may be too long for the state, in the order of `texts_at`."""
@@ -219,6 +226,10 @@ def tokens_of(ranges: Sequence[tuple[int, int]]) -> list[int]:
 def _in_the_log(step: Step, area: Area) -> Command:
     if isinstance(step, Post):
         return _packed(step, area)
+    if isinstance(step, Posts):
+        apart = Area()
+        publishes = [_packed(post, apart) for post in step.posts]
+        return replace(across_command(area, publishes, memoryview(apart.data)), fence=step.fence)
     if isinstance(step, Acted):
         if step.body is None:
             return step.command
@@ -258,6 +269,8 @@ def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
             return redriving.step(world, step)
         case Post():
             return verbs.publish(world, step)
+        case Posts():
+            return verbs.publish_across(world, step)
         case Acted():
             return acting.act(world, step)
         case commands.Settle():
@@ -379,11 +392,11 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
             shown = ("producer", reply.producer, {name: last for name, _, last in reply.last})
         case replies.Published():
             assert isinstance(step, Post), step
-            confirmed = confirmed_ids(step, reply)
-            code = reply.refused.code if reply.refused else None
-            detail = reply.refused.detail if reply.refused else None
-            expected = detail["expected"] if code in ("gap", "queue_replaced") and detail else None
-            shown = ("published", reply.queue, reply.producer, confirmed, code, expected)
+            shown = _stored(step, reply)
+        case replies.PublishedAcross():
+            assert isinstance(step, Posts), step
+            pairs = zip(step.posts, reply.parts, strict=True)
+            shown = ("across", [_stored(post, part) for post, part in pairs])
         case replies.Subscribed():
             numbers = (reply.consumer, reply.queue, reply.lock_ms, reply.prefetch)
             shown = ("subscribed", *numbers, reply.active)
@@ -403,6 +416,16 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
         case _:
             raise AssertionError(f"an unexpected reply: {reply}")
     assert shown == answer, f"the machine says {shown}, the model {answer}"
+
+
+def _stored(post: Post, reply: replies.Published | replies.Refused) -> Answer:
+    if isinstance(reply, replies.Refused):
+        return ("refused", reply.code)
+    code = reply.refused.code if reply.refused else None
+    detail = reply.refused.detail if reply.refused else None
+    expected = detail["expected"] if code in ("gap", "queue_replaced") and detail else None
+    confirmed = confirmed_ids(post, reply)
+    return ("published", reply.queue, reply.producer, confirmed, code, expected)
 
 
 def confirmed_ids(post: Post, reply: replies.Published) -> list[tuple[int, int, int]]:

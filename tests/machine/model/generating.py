@@ -16,7 +16,7 @@ from fifo.words.queue_options import QUEUE_OPTIONS
 from tests.machine.model.acting import Acted
 from tests.machine.model.comparing import Pair, Step
 from tests.machine.model.records import LOCKED, READY, Consumer, Message, Session
-from tests.machine.model.verbs import Letter, Post, handle
+from tests.machine.model.verbs import Letter, Post, Posts, handle
 from tests.support.machine import place_of, sixteen
 
 T = TypeVar("T")
@@ -213,7 +213,8 @@ class Generator:
 
     def _weighted(self) -> list[Callable[[], Step]]:
         weights: tuple[tuple[Callable[[], Step], int], ...] = (
-            (self.publish, 24),
+            (self.publish, 20),
+            (self.publish_across, 4),
             (self.subscribe, 8),
             (self.settle, 30),
             (self.tick, 18),
@@ -397,8 +398,17 @@ class Generator:
 
     def publish(self) -> Step:
         """A few messages, numbered as a producer does; sometimes sent again, or too early."""
-        world, queue, choose = self.pair.world, self.queue(), self.choose
+        return self.post(*self.producer())
+
+    def publish_across(self) -> Step:
+        """Publishes of one producer to a few queues in one command, perhaps twice to one."""
         session, producer = self.producer()
+        posts = [self.post(session, producer) for _ in range(1 + self.choose.draw.below(3))]
+        return Posts(session, [dense(post) for post in posts])
+
+    def post(self, session: int, producer: int) -> Post:
+        """The messages of a producer for one queue."""
+        world, queue, choose = self.pair.world, self.queue(), self.choose
         owner = producer or (world.sessions[session].producer if session in world.sessions else 0)
         last = world.producers[owner].last.get(queue, 0) if owner in world.producers else 0
         previous, number = last, last + 1
@@ -740,6 +750,14 @@ class Generator:
         if choose.chance(15):
             named += [(c, 1, n.next_token) for c, n in sorted(self.pair.world.consumers.items())]
         return commands.Tick(tuple(dict.fromkeys(named)))
+
+
+def dense(post: Post) -> Post:
+    """The same with numbers that ascend by one."""
+    first = post.letters[0].number
+    for place, letter in enumerate(post.letters):
+        letter.number = first + place
+    return post
 
 
 def ranges_of(tokens: Sequence[int]) -> tuple[tuple[int, int], ...]:

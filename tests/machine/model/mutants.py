@@ -33,11 +33,12 @@ from tests.machine import (
     test_cut_short,
     test_durables,
     test_locks,
+    test_publish_across,
     test_sessions,
     test_settle,
     test_tables,
 )
-from tests.machine.model import driving, session_bugs
+from tests.machine.model import driving, publishing_bugs, session_bugs
 from tests.mutants.hunting import Catch, Hunt, Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited, entry
 
@@ -367,7 +368,7 @@ BUGS: dict[str, Switch] = {
     ),
     "a session that published ends with its connection": edited(
         publish,
-        "publish",
+        "_check_session",
         "use = int(Use.WRITING)",
         "use = 0",
     ),
@@ -689,6 +690,7 @@ BUGS: dict[str, Switch] = {
         "False",
     ),
     **session_bugs.BUGS,
+    **publishing_bugs.BUGS,
 }
 
 _SHARING = (
@@ -702,6 +704,12 @@ DIRECTED = {
     ),
     "a renewal grants for certain what the leader may renew": (
         test_locks.test_a_renewal_of_what_the_leader_renews_grants_what_is_certain,
+    ),
+    "a queue's messages in a publish to several have the headers of the first one's": (
+        test_publish_across.test_each_queue_gets_what_it_would_get_alone,
+    ),
+    "numbers in a publish to several queues may begin before the one before": (
+        test_publish_across.test_numbers_that_cannot_be_are_refused_for_their_queue_alone,
     ),
     "only the first handle is compared": (
         test_settle.test_a_wrong_handle_settles_nothing_in_any_session,

@@ -19,6 +19,7 @@ from tests.machine.model.records import (
     READY,
     Consumer,
     Message,
+    Producer,
     Queue,
     Session,
 )
@@ -55,6 +56,37 @@ class Post:
     queue_below: int = 0
 
 
+@dataclass
+class Posts:
+    """A publish of one producer to several queues, decoded."""
+
+    session: int
+    posts: list[Post]
+    fence: tuple[int, int] | None = None
+
+
+def publish_across(world: World, posts: Posts) -> Answer:
+    """Each queue's messages as if they had come alone, but for what refuses the whole."""
+    first = posts.posts[0]
+    if first.session and first.session not in world.sessions:
+        return ("refused", "unknown_session")
+    world.note_use(first.session, "writing")
+    producer = owner(world, first)
+    if producer is None:
+        return ("refused", "unknown_producer")
+    producer.used_ms = world.now_ms
+    return ("across", [publish(world, post) for post in posts.posts])
+
+
+def owner(world: World, post: Post) -> Producer | None:
+    """The producer of a publish, where it may be used."""
+    number = post.producer or (post.session and world.sessions[post.session].producer)
+    producer = world.producers.get(number)
+    if producer is None or (post.producer and producer.name is None):
+        return None  # no session may use another one's own producer
+    return producer
+
+
 def publish(world: World, post: Post) -> Answer:
     """Store what may be stored: a prefix of what was sent."""
     if post.session and post.session not in world.sessions:
@@ -65,10 +97,9 @@ def publish(world: World, post: Post) -> Answer:
         return ("refused", "queue_not_found")
     if queue.spec.overflow == "drop_oldest" and len(post.letters) > limits.DROPPING_MESSAGES:
         return ("refused", "too_large")
-    number = post.producer or (post.session and world.sessions[post.session].producer)
-    producer = world.producers.get(number)
-    if producer is None or (post.producer and producer.name is None):
-        return ("refused", "unknown_producer")  # no session may use another one's own producer
+    producer = owner(world, post)
+    if producer is None:
+        return ("refused", "unknown_producer")
     producer.used_ms = world.now_ms
     confirmed: list[MessageId] = []
     last = producer.last.get(queue.name, 0)

@@ -19,6 +19,7 @@ from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns, Share
 from node.broker.reads import Reads
 from node.broker.requests import publishing
+from node.broker.requests.publishing_across import PublishingAcross
 from node.broker.requests.queries import Queries
 from node.broker.requests.renewal import Renewals
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
@@ -26,6 +27,7 @@ from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_fair_turns as turns
 from tests.node.broker import test_leader_renewals as leader_renewals
 from tests.node.broker import test_listings as listings
+from tests.node.broker import test_publish_across as across
 from tests.node.broker import test_sessions as sessions
 from tests.sim import test_reads as reads
 from tests.support import rawclient
@@ -134,6 +136,14 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             turns.test_the_first_refused_part_ends_a_publish,
             named(turns.test_the_first_refused_part_ends_a_publish),
         ),
+    ),
+    "a publish to several queues needs the permission of none": (
+        edited(PublishingAcross, "_may_all", "return all(rights.may(", "return True or all(("),
+        _in_folder(across.test_each_queue_needs_its_permission),
+    ),
+    "a publish to several queues is one command however long that takes": (
+        edited(PublishingAcross, "_may_all", "self._weight(asked) > _MOST", "False"),
+        _in_folder(across.test_what_takes_long_to_apply_goes_queue_by_queue_and_in_turns),
     ),
     "a repeat in a later part of a publish has its place in the part": (
         edited(publishing, "joined", "one.place + part * most", "one.place"),
