@@ -83,7 +83,7 @@ def _impossible(users: dict[str, UserRecord]) -> Refused | None:
             text = f"user {name!r} could never connect: give it a password, a token or a subject"
             return Refused(RefusalCode.INVALID, text)
     if not any(user.operate for user in users.values()):
-        text = "there would be no user with operate = true left, who alone may change users"
+        text = "no user with operate = true left, who alone may change users: give one --operate"
         return Refused(RefusalCode.INVALID, text)
     everyone = users.values()
     if _repeats(token.digest for user in everyone for token in user.tokens):
