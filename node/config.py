@@ -121,13 +121,15 @@ class TlsSettings:
     """The certificates of ``[tls]``, as the file names them; ``{node}`` stands for a node's name.
 
     With ``client_cert`` and ``client_key`` the client port speaks TLS and nothing else, and so does
-    the http port where it is not on loopback. With the three of the peer port, nodes speak TLS to
-    each other and prove by their certificates who they are.
+    the http port where it is not on loopback. Certificates of clients that ``client_ca`` signed
+    prove who they are, where a user has their subject. With the three of the peer port, nodes speak
+    TLS to each other and prove by their certificates who they are.
     """
 
     folder: Path
     client_cert: str | None = None
     client_key: str | None = None
+    client_ca: str | None = None
     peer_cert: str | None = None
     peer_key: str | None = None
     peer_ca: str | None = None
@@ -138,7 +140,7 @@ class TlsSettings:
         return self.folder / text.replace("{node}", node)
 
 
-TLS_KEYS: Final = ("client_cert", "client_key", "peer_cert", "peer_key", "peer_ca")
+TLS_KEYS: Final = ("client_cert", "client_key", "client_ca", "peer_cert", "peer_key", "peer_ca")
 
 _RAFT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     # Below 10 ms the heartbeats themselves load the loop; above a minute no client would wait.
@@ -421,6 +423,8 @@ def _tls_settings(table: Table, folder: Path) -> TlsSettings | None:
     table.finish()
     if (found["client_cert"] is None) != (found["client_key"] is None):
         raise table.error("client_cert", "and client_key belong together: set both or neither")
+    if found["client_ca"] is not None and found["client_cert"] is None:
+        raise table.error("client_ca", "has no effect without client_cert: set both, or neither")
     peer = [found[key] is None for key in ("peer_cert", "peer_key", "peer_ca")]
     if any(peer) and not all(peer):
         raise table.error("peer_cert", "peer_key and peer_ca belong together: set all or none")

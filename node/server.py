@@ -223,7 +223,7 @@ class Node:
         )
 
     async def _start(self) -> None:
-        context = self.client_context()
+        context = self.client_context(asks=True)
         raft_config = self._raft_config()
         self.broker.about.certificates = self._certificate_ends(self.config)
         if self._recover:
@@ -296,6 +296,11 @@ class Node:
             None if tls is None else (tls.client_cert is None, tls.peer_cert is None)
             for tls in (config.tls, self.config.tls)
         ]
+        authorities = [
+            None if tls is None else tls.client_ca for tls in (config.tls, self.config.tls)
+        ]
+        if authorities[0] != authorities[1]:
+            raise ConfigError("[tls] client_ca: another file of authorities needs a restart")
         if files[0] != files[1]:
             raise ConfigError("[tls]: enabling or disabling encryption needs a restart")
         new = replace(self.config, users=config.users, tls=config.tls)
@@ -328,11 +333,12 @@ class Node:
                     ends[port] = int(certificates.read(cert, key).ends * 1000)
         return ends
 
-    def client_context(self) -> ssl.SSLContext | None:
-        """The TLS context of the client port; None for a plain port. Raises ConfigError."""
+    def client_context(self, *, asks: bool = False) -> ssl.SSLContext | None:
+        """The TLS context of the client port, which asks for certificates, or of the http port;
+        None for a plain port. Raises ConfigError."""
         tls = self.config.tls
         if tls is not None and tls.client_cert is not None:
-            context = client_context(tls, self.me.name)
+            context = client_context(tls, self.me.name, asks=asks)
             self._client_contexts.append(context)
             return context
         if not self.me.client.is_loopback:

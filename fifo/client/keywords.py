@@ -22,6 +22,8 @@ class ConnectionKeywords(TypedDict, total=False):
     password: str | None
     token: str | None
     ca: str | None
+    cert: str | None
+    key: str | None
     timeout: Duration
     connect_timeout: Duration
     heartbeat: Duration

@@ -28,6 +28,15 @@ class ConnectionOptions:
         "PEM file of the authorities that sign the nodes' certificates, for `fifos://`",
         default_text="the system's",
     )
+    cert: str | None = row(
+        Kind.TEXT,
+        None,
+        "PEM file of a client certificate, in the place of user and password",
+        default_text="none",
+    )
+    key: str | None = row(
+        Kind.TEXT, None, "PEM file of its key, where `cert` does not have it", default_text="none"
+    )
     # Long enough for two elections, short enough to be seen.
     timeout_ms: int = row(
         Kind.DURATION, 30_000, "Time limit of a call that is given no timeout", low=1

@@ -22,12 +22,13 @@ CONSUME, MANAGE = Permission.CONSUME, Permission.MANAGE
 class Rights:
     """The rights of one user. Kept while the node runs, so that a publish costs one look-up.
 
-    `token`: the one that they were proven by; a connection ends with it.
+    `token`, or `subject` of a certificate: what they were proven by; a connection ends with it.
     """
 
-    def __init__(self, user: User, token: Token | None = None) -> None:
+    def __init__(self, user: User, token: Token | None = None, subject: str | None = None) -> None:
         self.user = user
         self.token = token
+        self.subject = subject
         self._known: dict[tuple[Permission, str], bool] = {}
 
     def may(self, permission: Permission, queue: str) -> bool:

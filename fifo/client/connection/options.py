@@ -41,6 +41,8 @@ class Options:
     token: str | None = field(default=None, repr=False)
     tls: bool = False
     ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
     timeout: float = _default("timeout")
     connect_timeout: float = _default("connect_timeout")
     heartbeat: float = _default("heartbeat")
@@ -78,7 +80,7 @@ class Options:
     def ssl_context(self) -> ssl.SSLContext | None:
         """Make the TLS context, with hostname check; None without TLS.
 
-        Raises InvalidArgument where `ca` cannot be used.
+        Raises InvalidArgument where `ca`, `cert` or `key` cannot be used.
         """
         if not self.tls:
             return None
@@ -87,6 +89,14 @@ class Options:
         except OSError as error:
             raise InvalidArgument(f"ca: {self.ca} cannot be used: {error.strerror}") from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.cert is not None:
+            try:
+                context.load_cert_chain(self.cert, self.key, password=lambda: "")
+            except OSError as error:
+                raise InvalidArgument(
+                    f"cert: {self.cert} cannot be used with key {self.key or self.cert}:"
+                    " an unencrypted PEM certificate and its key are needed"
+                ) from error
         return context
 
 
@@ -128,6 +138,10 @@ def _consistent(options: Options) -> Options:
         raise InvalidArgument("user: a user and a password belong together: fifo://user:password@")
     if options.ca is not None and not options.tls:
         raise InvalidArgument("ca: has an effect only with fifos://; remove it, or use fifos://")
+    if options.cert is not None and not options.tls:
+        raise InvalidArgument("cert: has an effect only with fifos://; remove it, or use fifos://")
+    if options.key is not None and options.cert is None:
+        raise InvalidArgument("key: is the key of a cert: give both, or neither")
     return options
 
 

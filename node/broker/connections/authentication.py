@@ -149,6 +149,7 @@ class Authentication:
         self._wall_ms = wall_ms
         self._rights: dict[str, Rights] = {}
         self._tokens: dict[bytes, Rights] = {}
+        self._subjects: dict[str, Rights] = {}
         self._verified: dict[str, bytes] = {}
         self._next_end_ms: int | None = None
         self.replace(users)
@@ -176,6 +177,11 @@ class Authentication:
             for rights in self._rights.values()
             for token in rights.user.tokens
         }
+        self._subjects = {
+            subject: Rights(rights.user, subject=subject)
+            for rights in self._rights.values()
+            for subject in rights.user.subjects
+        }
         self._verified.clear()
         self._look_for_ends()
 
@@ -199,6 +205,12 @@ class Authentication:
         found = self._rights.get(rights.user.name)
         if found is None:
             text = f"user {rights.user.name} was removed"
+            return Denied(Code.AUTHENTICATION_FAILED, text)
+        if rights.subject is not None:
+            shown = self._subjects.get(rights.subject)
+            if shown is not None and shown.user.name == rights.user.name:
+                return shown
+            text = f"certificate {rights.subject} is no longer user {rights.user.name}'s"
             return Denied(Code.AUTHENTICATION_FAILED, text)
         if rights.token is None:
             return found
@@ -237,6 +249,18 @@ class Authentication:
             Code.AUTHENTICATION_FAILED,
             "this cluster needs a user: connect as fifo://user:password@host:port or with ?token=",
         )
+
+    def by_certificate(self, host: str, subject: str) -> Verdict:
+        """The user of a client that showed a certificate of `client_ca`, and nothing else."""
+        rights = self._subjects.get(subject)
+        if rights is not None:
+            self._note_right(host)
+            return rights
+        self.failed_total += 1
+        if self._logged.may(f"certificate {host}"):
+            logger.warning("event=login_failed subject=%s address=%s", subject, host)
+        text = f"no user has the certificate {subject}: add it by `fifo user set NAME --subject`"
+        return Denied(Code.AUTHENTICATION_FAILED, text)
 
     def check(self, host: str, mechanism: str, name: str, secret: bytes, decide: Decide) -> None:
         """Call `decide` with the verdict, now or later. `name` may be empty with a token.

@@ -22,6 +22,7 @@ from node.broker.connections.input_turns import Share
 from node.broker.connections.output import Deferred, Output
 from node.broker.connections.proxy_header import Source
 from node.broker.permissions import Rights
+from node.certificates import subject_of
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +80,9 @@ class Connection(asyncio.Protocol):
 
     `session`, `role`, `epoch` and `heartbeat_s` are set by the owner during the handshake.
     `rights`: of the authenticated user, None in a cluster without users. `proxied`: it came through
-    a balancer, from `source` where that speaks for a client; `host` is the client's then. Times are
-    seconds of the owner's monotonic clock.
+    a balancer, from `source` where that speaks for a client; `host` is the client's then.
+    `subject`: of the certificate that the client showed. Times are seconds of the owner's monotonic
+    clock.
     """
 
     def __init__(self, owner: Owner, now: Callable[[], float], messages_max: int) -> None:
@@ -92,6 +94,7 @@ class Connection(asyncio.Protocol):
         self.address = self.host = ""
         self.proxied = False
         self.source: Source | None = None
+        self.subject: str | None = None
         self.rights: Rights | None = None
         self.session: Binding | None = None
         self.role = 0
@@ -122,6 +125,9 @@ class Connection(asyncio.Protocol):
         if peer:
             self.host = peer[0]
             self.address = f"{peer[0]}:{peer[1]}"
+        certificate = transport.get_extra_info("peercert")
+        if certificate:  # Verified: an unknown authority ends the handshake.
+            self.subject = subject_of(certificate)
         self.output = Output(self._transport, self._now())
         # Write at once; be notified as soon as the socket is full, and again when it is empty. Not
         # 0: a TLS transport of the standard loop takes an empty buffer for a full one then.

@@ -141,6 +141,10 @@ class Handshake:
         """Challenge the client for its secret, if it has named a mechanism."""
         mechanism = hello.mechanism
         if mechanism is None and hello.user is None:
+            if connection.subject is not None:
+                verdict = self._authentication.by_certificate(connection.host, connection.subject)
+                self._decided(connection, hello, verdict)
+                return
             # A loopback address that a balancer names is of its machine, not of this one.
             host = "" if connection.proxied else connection.host
             verdict = self._authentication.without_credentials(host)

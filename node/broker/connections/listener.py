@@ -138,10 +138,19 @@ class Listener:
 # --- the certificate ------------------------------------------------------------------------------
 
 
-def client_context(settings: TlsSettings, node: str) -> ssl.SSLContext:
-    """The TLS context of a client port. Raises ConfigError if a file cannot be used."""
+def client_context(settings: TlsSettings, node: str, *, asks: bool = True) -> ssl.SSLContext:
+    """The TLS context of a client port. `asks`: clients may show a certificate of `client_ca`.
+    Raises ConfigError if a file cannot be used."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if asks and settings.client_ca is not None:
+        path = settings.path("client_ca", node)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        try:
+            context.load_verify_locations(path)
+        except OSError as error:
+            problem = f"{path}: is no PEM file of authorities that can be read: {error.strerror}"
+            raise ConfigError(f"[tls] client_ca: {problem}") from None
     show_certificate(context, settings, node)
     return context
 
