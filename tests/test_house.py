@@ -594,7 +594,7 @@ MACHINE_BOUND = re.compile(
     r"|https?://[^\s)>\"']*/simpl[e]\b"
 )
 TEXT_SUFFIXES = frozenset({".py", ".md", ".toml", ".lock", ".sh", ".txt", ".yml", ".yaml", ""})
-TOP_LEVEL_FOLDERS = (*OURS, "docs", "packaging", ".ci")
+TOP_LEVEL_FOLDERS = (*OURS, "docs", "packaging", "deploy", ".ci")
 
 
 def texts() -> Iterator[Path]:

@@ -1,0 +1,1 @@
+"""The deploy kit: checks that need no container runtime and no cluster of machines."""

@@ -1,0 +1,195 @@
+"""The files under deploy: images that are equal twice, files from which nodes start, a sound unit.
+
+A chart is rendered and a package installed by hand (docs/deploy.md says with what); here is what
+needs nothing but the checkout, and systemd and helm where they are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.cli.config_checks import check_file
+from node.cli.findings import Severity
+from node.config import examine, load_config
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm" / "fifo"
+ADMIN = {
+    "name": "admin",
+    "password_hash": "$scrypt$ln=15,r=8,p=3$c2FsdHNhbHRzYWx0c2FsdA$" + "A" * 43,
+    "operate": True,
+    "manage": ["*"],
+    "sessions": 500,
+}
+
+
+def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*map(str, command)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def layer(path: Path, text: str) -> Path:
+    with tarfile.open(path, "w") as file:
+        info = tarfile.TarInfo("etc/motd")
+        info.size = len(text)
+        file.addfile(info, io.BytesIO(text.encode()))
+    return path
+
+
+def blob(layout: Path, digest: str) -> bytes:
+    data = (layout / "blobs" / "sha256" / digest.removeprefix("sha256:")).read_bytes()
+    assert f"sha256:{hashlib.sha256(data).hexdigest()}" == digest
+    return data
+
+
+def image(folder: Path, *layers: Path, epoch: str = "1700000000") -> str:
+    made = run(
+        sys.executable, DEPLOY / "image" / "oci.py", folder, *layers, SOURCE_DATE_EPOCH=epoch
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+def test_an_image_of_equal_layers_has_an_equal_digest_and_no_rights(tmp_path: Path) -> None:
+    layers = [layer(tmp_path / "a.tar", "a"), layer(tmp_path / "b.tar", "b")]
+    first, second = (image(tmp_path / name, *layers) for name in ("one", "two"))
+    assert first == second
+    assert image(tmp_path / "three", *layers, epoch="1700000001") != first
+    assert image(tmp_path / "four", layers[0]) != first
+
+    index = json.loads((tmp_path / "one" / "index.json").read_text())
+    assert index["manifests"][0]["digest"] == first
+    manifest = json.loads(blob(tmp_path / "one", first))
+    for one in manifest["layers"]:
+        assert len(blob(tmp_path / "one", one["digest"])) == one["size"]
+    config = json.loads(blob(tmp_path / "one", manifest["config"]["digest"]))
+    assert config["config"]["User"] == "10001:10001"
+    assert config["created"] == "2023-11-14T22:13:20Z"
+    assert config["rootfs"]["diff_ids"] == [
+        f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in layers
+    ]
+
+
+def test_what_wheels_need_is_taken_from_the_lock_with_its_hashes(tmp_path: Path) -> None:
+    text = "import sys; sys.path.insert(0, sys.argv[1]); import locked, pathlib, json;"
+    text += " found = locked.blocks_of(pathlib.Path(sys.argv[2]).read_text());"
+    text += " print(json.dumps(found))"
+    done = run(sys.executable, "-c", text, DEPLOY, ROOT / "requirements.lock")
+    assert done.returncode == 0, done.stderr
+    blocks: dict[str, str] = json.loads(done.stdout)
+    for name in ("msgpack", "aiohttp", "pysyncobj", "typer"):
+        assert re.match(rf"{name}==\S+ \\\n +--hash=sha256:", blocks[name]), blocks[name]
+        assert blocks[name].count("==") == 1
+
+
+def test_compose_starts_from_files_that_a_node_takes(tmp_path: Path) -> None:
+    shutil.copytree(DEPLOY / "compose", tmp_path / "compose")
+    script = tmp_path / "compose" / "init.sh"
+    made = run("sh", script, FIFO=f"{sys.executable} -m node", PYTHONPATH=str(ROOT))
+    assert made.returncode == 0, made.stderr
+    assert re.fullmatch(r"token fifo_\S+\n", made.stdout)
+    etc = tmp_path / "compose" / "etc"
+    settings, problems = examine(etc / "cluster.toml")
+    assert problems == []
+    assert settings is not None
+    errors = [
+        one
+        for one in check_file(etc / "cluster.toml", settings, [])
+        if one.severity is Severity.ERROR
+    ]
+    assert errors == []
+    token = made.stdout.split()[1]
+    assert settings.users[0].tokens[0].hash.matches(token.encode())
+    assert token not in (etc / "cluster.toml").read_text()
+    again = run("sh", script, FIFO=f"{sys.executable} -m node", PYTHONPATH=str(ROOT))
+    assert (again.returncode, "etc is there already" in again.stderr) == (1, True)
+    compose = (DEPLOY / "compose" / "compose.yaml").read_text()
+    assert [f"--node, {node.name}]" in compose for node in settings.nodes] == [True] * 3
+
+
+def test_the_unit_and_the_package_agree_with_the_command_line() -> None:
+    unit = (DEPLOY / "systemd" / "fifo@.service").read_text()
+    assert "ExecStart=/usr/bin/fifo serve --config /etc/fifo/cluster.toml --node %i" in unit
+    assert "\n--recover" not in unit
+    for script in ("postinst", "prerm", "postrm", "build.sh"):
+        assert run("sh", "-n", DEPLOY / "debian" / script).returncode == 0
+    for script in ("app.sh", "image/build.sh"):
+        assert run("sh", "-n", DEPLOY / script).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    """The command is a real one here, for systemd looks for it."""
+    unit = (DEPLOY / "systemd" / "fifo@.service").read_text().replace("/usr/bin/fifo", "/bin/true")
+    path = tmp_path / "fifo@n1.service"
+    path.write_text(unit)
+    done = run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def values_of(path: Path) -> set[str]:
+    """The values that templates name, up to two levels."""
+    text = "\n".join(one.read_text() for one in sorted(path.glob("templates/*")))
+    return set(re.findall(r"\.Values\.(\w+)", text))
+
+
+def test_each_value_of_the_chart_has_a_form_and_a_use() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    known = set(schema["properties"]) - {"global"}
+    given = set(re.findall(r"^(\w+):", (CHART / "values.yaml").read_text(), re.M))
+    assert given == known
+    assert values_of(CHART) == known
+    assert schema["additionalProperties"] is False
+
+
+HELM = shutil.which("helm")
+
+
+@pytest.mark.skipif(HELM is None, reason="no helm here: docs/deploy.md says where from")
+@pytest.mark.parametrize(
+    ("values", "nodes"),
+    [
+        ({}, 3),
+        ({"replicas": 5, "limits": {"disk_low_bytes": 1 << 30}, "raft": {"heartbeat_ms": 50}}, 5),
+        ({"users": [], "usersInLog": True, "balancers": ["10.0.0.0/24"]}, 3),
+        ({"peerTls": {"enabled": True, "issuerRef": {"name": "peers"}}}, 3),
+    ],
+)
+def test_a_rendered_cluster_toml_is_one_that_nodes_take(
+    tmp_path: Path, values: dict[str, Any], nodes: int
+) -> None:
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps({"users": [ADMIN], **values}))
+    assert HELM is not None
+    options = ("--namespace", "prod", "--kube-version", "1.30.0", "--values", file)
+    done = run(HELM, "template", "q", CHART, *options)
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"  cluster\.toml: \|\n((?:    .*\n|\n)+)", done.stdout)
+    assert found is not None
+    path = tmp_path / "cluster.toml"
+    path.write_text(re.sub(r"^    ", "", found[1], flags=re.M))
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "cluster.secret").write_text("0123456789abcdef")
+    config = load_config(path)
+    assert [node.name for node in config.nodes] == [f"q-{place}" for place in range(nodes)]
