@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 
 lib=$root/usr/lib/fifo
 mkdir -p "$lib" "$root/usr/bin"
-"$PYTHON" -m pip --quiet install --no-deps --no-index --no-compile --target "$lib" \
+"$PYTHON" -m pip --quiet --disable-pip-version-check install --root-user-action ignore --no-deps --no-index --no-compile --target "$lib" \
     "$work"/own/*.whl "$work"/others/*.whl
 rm -rf "$lib/bin"
 # pip writes where a wheel came from, a folder that is gone.

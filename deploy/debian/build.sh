@@ -52,4 +52,5 @@ Description: replicated work queue with replicated message locks
 CONTROL
 find "$root" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
 mkdir -p "$out"
-dpkg-deb --root-owner-group --uniform-compression -Zxz --build "$root" "$out" | sed 's/.* in //'
+dpkg-deb --root-owner-group --uniform-compression -Zxz --build "$root" "$out" > /dev/null
+echo "$out/fifo-quorum_${version}_$(dpkg --print-architecture).deb"
