@@ -23,8 +23,14 @@ install -D -m 644 "$here/deploy/systemd/fifo@.service" "$root/lib/systemd/system
 install -D -m 644 "$here/deploy/systemd/fifo.sysusers" "$root/usr/lib/sysusers.d/fifo.conf"
 install -D -m 644 "$here/cluster.example.toml" "$doc/examples/cluster.toml"
 install -m 644 "$here/deploy/debian/copyright" "$doc/copyright"
-gzip -9 --no-name < "$here/CHANGELOG.md" > "$doc/changelog.gz"
-chmod 644 "$doc/changelog.gz"
+maintainer="the fifo maintainers <maintainers@fifo.example>"
+{
+    printf 'fifo-quorum (%s) unstable; urgency=medium\n\n' "$version"
+    printf '  * CHANGELOG.md.gz, beside this file, says what changed.\n\n'
+    printf ' -- %s  %s\n' "$maintainer" "$(LC_ALL=C date --utc --rfc-email --date "@$SOURCE_DATE_EPOCH")"
+} | gzip -9 --no-name > "$doc/changelog.gz"
+gzip -9 --no-name < "$here/CHANGELOG.md" > "$doc/CHANGELOG.md.gz"
+chmod 644 "$doc"/*.gz
 # Its folder is there for the file with users, whose hashes are for the nodes alone.
 install -d -m 755 "$root/etc/fifo"
 find "$root" -type d -exec chmod 755 {} +
@@ -38,9 +44,10 @@ cat > "$root/DEBIAN/control" <<CONTROL
 Package: fifo-quorum
 Version: $version
 Architecture: $(dpkg --print-architecture)
-Maintainer: the fifo maintainers <maintainers@fifo.example>
+Maintainer: $maintainer
 Installed-Size: $(du -sk --apparent-size --exclude=DEBIAN "$root" | cut -f1)
-Depends: python3 (>= 3.$minor), python3 (<< 3.$((minor + 1))), ca-certificates
+Depends: python3 (>= 3.$minor), python3 (<< 3.$((minor + 1))), libc6 (>= 2.28), adduser,
+ ca-certificates
 Recommends: systemd, openssl
 Section: net
 Priority: optional
