@@ -11,15 +11,19 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from fifo.machine.verbs import users
 from node.broker import quotas
+from node.broker.broker import Broker
 from node.broker.connections.admission import Admission
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.password_queue import PasswordQueue
 from node.broker.quotas import Quotas
 from node.broker.requests.proposer import Proposer
+from tests.machine import test_users as of_machine
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_authentication as logins
+from tests.node.broker import test_log_users as in_log
 from tests.node.broker import test_quotas as shares
 from tests.support import rawclient
 from tests.support.skipping import SkippingLoop
@@ -135,7 +139,36 @@ LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
 }
 
+LOG_BUGS: dict[str, tuple[Switch, Hunt]] = {
+    "the connections of a revoked token stay": (
+        edited(Authentication, "renewed", "if rights.token is None:", "if True:"),
+        _test(in_log.test_a_token_is_revoked_alone_and_its_connections_end),
+    ),
+    "the connections of a token that has ended stay": (
+        edited(Broker, "sweep", "self._authentication.tokens_ended()", "False"),
+        _test(in_log.test_a_token_that_ends_ends_its_connections_at_that_time),
+    ),
+    "who connected before there were users may still do everything": (
+        edited(Broker, "users_replaced", "self._authentication.required", "False"),
+        _test(in_log.test_the_first_user_of_a_cluster_without_users_may_operate),
+    ),
+    "the last operator is removed": (
+        edited(
+            users, "_impossible", "if not any(user.operate for", "if False and any(user.operate for"
+        ),
+        _plain(of_machine.test_there_is_always_a_user_who_may_operate),
+    ),
+    "of two changes of a user at once one is lost": (
+        edited(users, "_stale", "if now == revision:", "if True:"),
+        _plain(of_machine.test_a_user_is_created_changed_and_removed_by_its_revision),
+    ),
+    "a file is imported over the users of the log": (
+        edited(users, "take_over", "if state.users_revision:", "if False:"),
+        _plain(of_machine.test_users_of_a_file_are_taken_over_once_and_all_at_once),
+    ),
+}
+
 MUTANTS: tuple[Mutant, ...] = tuple(
     Mutant("users", breaks, breaks, switch, (hunt,))
-    for breaks, (switch, hunt) in (BUGS | LOGIN_BUGS).items()
+    for breaks, (switch, hunt) in (BUGS | LOGIN_BUGS | LOG_BUGS).items()
 )
