@@ -46,8 +46,7 @@ Version: $version
 Architecture: $(dpkg --print-architecture)
 Maintainer: $maintainer
 Installed-Size: $(du -sk --apparent-size --exclude=DEBIAN "$root" | cut -f1)
-Depends: python3 (>= 3.$minor), python3 (<< 3.$((minor + 1))), libc6 (>= 2.28), adduser,
- ca-certificates
+Depends: python3 (>= 3.$minor), python3 (<< 3.$((minor + 1))), libc6 (>= 2.28), adduser, ca-certificates
 Recommends: systemd, openssl
 Section: net
 Priority: optional
