@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites disks demo bench walk lock release clean
+.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites disks demo bench pictures walk lock release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ bench: setup ## the machine, a cluster, Raft, depth, locks, other systems, the c
 	$(PY) -m bench.tasks
 	$(PY) -m bench.peers
 	$(PY) -m bench.check.cost
+
+pictures: setup ## the console's pages as docs/pictures/console-*.png, by Chromium: look at them
+	@$(PY) -m tests.node.http.console_pictures
 
 walk: setup ## render docs/walk.md anew: what a publish, an ack, a renewal run through
 	@$(PY) -m tests.walk

@@ -122,7 +122,7 @@ FLOORS: dict[str, Room] = {
         " node.__main__ fifo.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t matplotlib rich"
-        " typer click crc32c xdist uvloop mypy",
+        " typer click crc32c xdist uvloop mypy PIL",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Every picture that a page of `docs/` shows is there, is SVG, and is shown."""
+"""Every picture that a page of `docs/` shows is there, is SVG or a small PNG, and is shown."""
 
 import re
 from pathlib import Path
@@ -10,6 +10,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 PICTURE_BYTES_MAX = 40_000
 """A picture is text and a few lines; outlines of letters or thousands of points are not."""
+
+PNG_BYTES_MAX = 60_000
+"""A picture of a page of the console: few colours."""
 
 _SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
 
@@ -24,9 +27,13 @@ def shown() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("page", "words", "path"), shown())
-def test_a_picture_of_a_page_is_small_valid_svg(page: str, words: str, path: str) -> None:
+def test_a_picture_of_a_page_is_small_and_valid(page: str, words: str, path: str) -> None:
     assert words, f"{page} says nothing to those who do not see {path}"
     file = DOCS / path
+    if path.endswith(".png"):
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert file.stat().st_size < PNG_BYTES_MAX
+        return
     root = ET.fromstring(file.read_text())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert root.get("viewBox"), "it does not scale"

@@ -115,6 +115,10 @@ class AlarmView(View):
     """The free or held bytes, as measured last."""
     threshold_bytes: int = _sent("threshold_bytes", 0)
     """The bytes that must be free, or may be held: `[limits]` of cluster.toml."""
+    active_s: float = _seconds("active_ms")
+    """Seconds since the node that answers has seen it so."""
+    refuses: bool = _sent("refuses", default=True)
+    """Whether publishes are refused for it."""
 
 
 def _alarms(sent: object) -> tuple[AlarmView, ...]:
@@ -480,6 +484,15 @@ class NodeStatus(View):
     """Descriptors that its process may open; below 0 for any number."""
     certificates: Mapping[str, int] = _map("certificates")
     """The ends of its certificates by port, in milliseconds since 1970."""
+    clients: int = _sent("clients", 0)
+    """Connections of clients to this node, without those that only ask for its status."""
+    elections: int = _sent("elections", 0)
+    """Elections that it began since its start."""
+    uncommitted_bytes: int = _sent("uncommitted_bytes", 0)
+    """Bytes of entries under way: submitted to this node and not committed."""
+    roles: tuple[Mapping[str, Any], ...] = _sent("roles", (), tuple)
+    """The last changes of its role, the oldest first: `at_ms` (since 1970), `role`, `term` and
+    `cause`."""
 
 
 def view(kind: type[_V], sent: object) -> _V:

@@ -22,7 +22,8 @@ class QueueFigures(NamedTuple):
     """Depths of a queue in messages and bytes, and its counters, which only grow.
 
     `oldest_ready_ms`: when the oldest was published of those that stand first in line; None where
-    none is ready.
+    none is ready. `full`: a publish would be refused; `dead_letter`: the queue of its dead letters;
+    `redrive`: the status of its redrive, None where there was none.
     """
 
     name: str
@@ -32,6 +33,10 @@ class QueueFigures(NamedTuple):
     bytes: int
     oldest_ready_ms: int | None
     counters: Mapping[str, int]
+    paused: bool
+    full: bool
+    dead_letter: str | None
+    redrive: str | None
 
 
 class ConsumerFigures(NamedTuple):
@@ -197,6 +202,10 @@ class ReadSide:
             queue.bytes,
             queries.oldest_ready_ms(queue),
             dict(queue.counters),
+            queue.paused,
+            not _takes_more(queue),
+            queue.spec.dead_letter,
+            None if queue.redrive is None else queue.redrive.status,
         )
 
     def users(self) -> Mapping[str, UserRecord]:
@@ -221,13 +230,7 @@ class ReadSide:
     def takes_more(self, name: str) -> bool:
         """Whether a publish of one message would not be refused as `queue_full`."""
         queue = self._queue(name)
-        if queue is None:
-            return False
-        spec = queue.spec
-        if spec.overflow != "reject":
-            return True
-        full = spec.max_length is not None and queue.total >= spec.max_length
-        return not full and (spec.max_bytes is None or queue.bytes < spec.max_bytes)
+        return queue is not None and _takes_more(queue)
 
     def drops_oldest(self, name: str) -> bool:
         """Whether a publish to this queue may drop older messages."""
@@ -406,3 +409,11 @@ class ReadSide:
     def _queue(self, name: str) -> Queue | None:
         number = self.state.queue_names.get(name)
         return None if number is None else self.state.queues[number]
+
+
+def _takes_more(queue: Queue) -> bool:
+    spec = queue.spec
+    if spec.overflow != "reject":
+        return True
+    full = spec.max_length is not None and queue.total >= spec.max_length
+    return not full and (spec.max_bytes is None or queue.bytes < spec.max_bytes)

@@ -9,8 +9,8 @@ resource is measured, or who shows the alarms.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from node.broker import limits
@@ -33,12 +33,14 @@ ALARMS: Final = (DISK_LOW, MEMORY_HIGH, DESCRIPTORS_LOW)
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A resource of `node` past its threshold, as it was measured last."""
+    """A resource of `node` past its threshold, as it was measured last; `began_at`: when it was
+    first seen so, in seconds of the clock of the node that shows it."""
 
     name: str
     node: str
     measured_bytes: int
     threshold_bytes: int
+    began_at: float = 0.0
 
     @property
     def refuses(self) -> bool:
@@ -62,11 +64,15 @@ class Alarm:
 class Alarms:
     """The alarms of one node, and on a leader those of the other members."""
 
-    def __init__(self, settings: LimitSettings, node: str) -> None:
+    def __init__(
+        self, settings: LimitSettings, node: str, now: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`now` in seconds."""
         self.disk_low_bytes = settings.disk_low_bytes
         self.memory_high_bytes = settings.memory_high_bytes
         self.memory_held_bytes = 0
         self._node = node
+        self._now = now
         self._active: dict[tuple[str, str], Alarm] = {}
         self.refusal: str | None = None
         """The reason why no message may be published at the moment, or None; every publish asks."""
@@ -75,6 +81,10 @@ class Alarms:
     def active(self) -> tuple[Alarm, ...]:
         """Alarms that are on now."""
         return tuple(self._active.values())
+
+    def active_ms(self, alarm: Alarm) -> int:
+        """How long an alarm is on."""
+        return int(1000 * (self._now() - alarm.began_at))
 
     def measured_disk(self, free_bytes: int) -> None:
         """Note the free space of the journal's disk."""
@@ -114,7 +124,8 @@ class Alarms:
 
     def _set(self, alarm: Alarm, *, on: bool) -> None:
         key = (alarm.node, alarm.name)
-        if on != (key in self._active):
+        was = self._active.get(key)
+        if on != (was is not None):
             logger.warning(
                 "event=alarm alarm=%s state=%s node=%s bytes=%d threshold_bytes=%d",
                 alarm.name,
@@ -124,7 +135,8 @@ class Alarms:
                 alarm.threshold_bytes,
             )
         if on:
-            self._active[key] = alarm
+            began_at = self._now() if was is None else was.began_at
+            self._active[key] = replace(alarm, began_at=began_at)
         else:
             self._active.pop(key, None)
         refusing = (alarm.text for alarm in self._active.values() if alarm.refuses)

@@ -31,6 +31,7 @@ from node.broker.machine_host import MachineHost
 from node.broker.permissions import Rights
 from node.broker.quotas import Quotas
 from node.broker.requests.table import HANDLERS, VERBS
+from node.broker.role_log import RoleLog
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.broker.views import View
@@ -63,7 +64,8 @@ class Broker:
         snapshot."""
         self._identity = identity
         self._settings = settings
-        self.alarms = Alarms(settings, identity.node)
+        self.alarms = Alarms(settings, identity.node, now)
+        self.roles = RoleLog()
         self._now = now
         self._entropy = entropy
         self._turns = turns
@@ -130,6 +132,7 @@ class Broker:
         """Follow a change of this node's role or term. A leader's first entry is `lead(term)`."""
         cause = self._raft.role_cause
         logger.info("event=role role=%s term=%d cause=%s", role, term, cause)
+        self.roles.note(self._clocks.wall_ms(), role, term, cause)
         if self.leadership is not None:
             self._resign(self.leadership)
         if role == "leader":
@@ -372,7 +375,9 @@ class Broker:
                 else machine.session_count()
             ),
             queues=machine.queue_count(),
+            connections=sum([not one.observer for one in self.connections]),
             alarms=self.alarms,
+            roles=self.roles,
         )
         return {**found, **self.about.view(len(self.connections))}
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+ROLE_CHANGES_MAX: Final = 100
+"""Changes of role that a node shows: days of a healthy cluster, minutes of a sick one."""
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 

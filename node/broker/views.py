@@ -16,6 +16,7 @@ from fifo.wire.messages import Nodes
 from node.broker import limits
 from node.broker.alarms import Alarms
 from node.broker.lock_clock import LockClock
+from node.broker.role_log import RoleLog
 from node.journal.writer import SYNC_BUCKET_SECONDS
 from node.raft import RaftStatus
 
@@ -53,13 +54,15 @@ def overview(machine: Machine, alarms: Alarms, name: str) -> View | None:
 
 
 def alarms_of(alarms: Alarms) -> list[View]:
-    """The alarms of a node, for which its publishes are refused while it leads."""
+    """The alarms of a node; while it leads, it refuses publishes for those that say so."""
     return [
         {
             "alarm": alarm.name,
             "node": alarm.node,
             "bytes": alarm.measured_bytes,
             "threshold_bytes": alarm.threshold_bytes,
+            "active_ms": alarms.active_ms(alarm),
+            "refuses": alarm.refuses,
         }
         for alarm in alarms.active
     ]
@@ -201,7 +204,9 @@ def node_status(
     uptime_s: float,
     sessions: int,
     queues: int,
+    connections: int,
     alarms: Alarms,
+    roles: RoleLog,
 ) -> View:
     """The answer to a status request. `members`: name and client address of every node."""
     journal = raft.journal
@@ -253,6 +258,10 @@ def node_status(
         "uptime_s": round(uptime_s, 3),
         "sessions": sessions,
         "queues": queues,
+        "connections": connections,
+        "elections": raft.counters.elections_total,
+        "uncommitted_bytes": raft.uncommitted_bytes,
+        "roles": roles.listed(),
     }
 
 

@@ -336,6 +336,7 @@ def _print_started(folder: ClusterFolder, view: View, *, detach: bool) -> None:
     output.say("Next, in another terminal:" if not detach else "Next:")
     output.say(f"  fifo queue declare orders{flag}")
     output.say(f"  fifo publish orders --body hello{flag}")
+    output.say(f"  or look: http://{view['nodes'][0]['http']}/  (the console, on every node)")
     output.say("")
     stop_with = f"fifo cluster stop{folder.flag}" if detach else "Ctrl-C"
     output.say(f"url {view['url']}; {stop_with} stops all nodes")

@@ -43,3 +43,50 @@ API_CALLER_IDLE_SECONDS: Final = 60.0
 
 API_ANSWER_SECONDS: Final = 15.0
 """The time of a request to the API: half of what the port gives it (`ANSWER_SECONDS`)."""
+
+SAMPLE_SECONDS: Final = 5.0
+"""Between two samples of the queues for the charts of the console: a pixel or two of a chart."""
+
+SAMPLES_MAX: Final = 180
+"""Samples kept of each queue: fifteen minutes."""
+
+QUEUES_SAMPLED_MAX: Final = 1_000
+"""Queues with samples, in the order of their creation: 6 kB each."""
+
+RATE_SECONDS_MIN: Final = 0.5
+"""The shortest time from which a rate is told: one message in a hundredth of it is no hundred."""
+
+WATCH_SECONDS: Final = 1.0
+"""Between two looks at what the console dates: lost nodes, a lost leader, a refusal."""
+
+CONSUMERS_WATCHED_MAX: Final = 10_000
+"""Consumers whose changes of state are dated: 200 bytes each."""
+
+CONSUMER_CHANGES_MAX: Final = 6
+"""Changes of state kept of each consumer: up, suspected, disconnected and back."""
+
+PICTURE_SECONDS: Final = 1.0
+"""The console's picture of all queues is not made anew within this time, however many browsers
+ask."""
+
+PICTURE_SHARE: Final = 0.005
+"""The part of a core that pictures may take: where one costs more, the next one is made later, so
+that the console stays below 1 % at any number of queues and browsers."""
+
+PICTURE_PIECE: Final = 50
+"""Queues looked at in one turn of the event loop: about half a millisecond."""
+
+GONE_QUEUES_MAX: Final = 1_000
+"""Deleted queues that a browser is named; one that has missed more gets all queues anew."""
+
+OBSERVE_SECONDS: Final = 1.0
+"""A node that has not answered by then is shown as down."""
+
+QUEUE_VIEW_SECONDS: Final = 1.0
+"""The view of one queue is shared for this long by the browsers of a user."""
+
+QUEUE_VIEWS_MAX: Final = 64
+"""Views of one queue that are kept: one for each connection."""
+
+QUEUE_ITEMS_SHOWN: Final = 200
+"""Locks, consumers and delayed messages of a queue on its page: more is no picture but a list."""

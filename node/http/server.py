@@ -1,8 +1,8 @@
 """The http port of a node: is it alive and ready, what does it count, how are its queues.
 
 Owns the addresses, who may ask, and where a follower sends those who ask about queues. Everything
-is read-only. The port listens only on the address that the configuration names; with TLS where
-that is not on this machine and the client port has a certificate.
+but the API is read-only. The port listens only on the address that the configuration names; with
+TLS where that is not on this machine and the client port has a certificate.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from node.broker.connections.listener import Listener
 from node.http import limits
 from node.http.api.callers import Credentials
 from node.http.api.serving import PREFIX, Api
+from node.http.console import feed
+from node.http.console.feed import Feed
+from node.http.console.pages import Pages
 from node.http.doors import Doors
 from node.http.exposition import CONTENT_TYPE
 from node.http.log import request_logger
@@ -36,11 +39,14 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _OPEN_TO_ALL: Final = "/health/"
 """Whether a node is alive is no secret, and probes have no credentials."""
 
+_ASK_THEMSELVES: Final = (f"{PREFIX}/", feed.PREFIX)
+"""What is behind them has permissions of its own."""
+
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="fifo", charset="UTF-8"'}
 
 
 class HttpServer:
-    """Serves `/health`, `/metrics` and `/api` of one node."""
+    """Serves `/health`, `/metrics`, `/api` and the console of one node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -50,6 +56,9 @@ class HttpServer:
             client_max_size=limits.API_BODY_BYTES_MAX, middlewares=[self._bounded, self._who]
         )
         self._api.add_to(app)
+        Pages().add_to(app)
+        self._feed = Feed(node, self._api)
+        self._feed.add_to(app)
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._page)
@@ -71,12 +80,14 @@ class HttpServer:
         self._doors = Doors(self._runner.server)
         self._listener = Listener(context, self._doors, handshakes_max=limits.CONNECTIONS_MAX)
         await self._listener.start(address.host, address.port)
+        self._feed.start()
 
     async def stop(self) -> None:
         """Close the port; harmless where it was never open."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        await self._feed.close()
         await self._api.close()
         await self._runner.cleanup()
 
@@ -102,8 +113,8 @@ class HttpServer:
         authentication = self._node.authentication
         if request.path.startswith(_OPEN_TO_ALL) or not authentication.required:
             return await handler(request)
-        if request.path.startswith(f"{PREFIX}/"):
-            return await handler(request)  # It asks itself: each route has its own permission.
+        if request.path.startswith(_ASK_THEMSELVES) or Pages.serves(request.path):
+            return await handler(request)
         verdict = await self._verdict(request)
         if isinstance(verdict, Denied):
             busy = verdict.code == Code.OVERLOADED

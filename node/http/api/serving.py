@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from fifo.client import FifoError, Options
+from fifo.client import Client, FifoError, Options
 from fifo.wire import Code
 from node.broker.connections.authentication import Denied, Verdict
+from node.broker.permissions import Rights
 from node.http import limits
 from node.http.api import openapi, problems
 from node.http.api.callers import Callers, Credentials
@@ -42,7 +44,7 @@ class Api:
         self._node = node
         self._check = check
         self._given = given
-        self._callers = Callers(self._options)
+        self._callers = Callers(self.options)
 
     def add_to(self, app: web.Application) -> None:
         """Serve the routes, and the document that describes them."""
@@ -54,7 +56,12 @@ class Api:
         """End the sessions on behalf of callers."""
         await self._callers.close()
 
-    def _options(self, credentials: Credentials) -> Options:
+    def client(self, credentials: Credentials) -> AbstractAsyncContextManager[Client]:
+        """The pooled client of a caller. Raises Problem, FifoError."""
+        return self._callers.client(credentials)
+
+    def options(self, credentials: Credentials) -> Options:
+        """The options of a connection in a caller's name."""
         tls = self._node.config.tls
         return Options(
             tuple(str(node.client) for node in self._node.config.nodes),
@@ -85,7 +92,7 @@ class Api:
     async def _answer(self, route: Route, request: web.Request) -> web.Response:
         if request.method not in _SAFE:
             _refuse_other_sites(request)
-        credentials = await self._credentials(request)
+        credentials, _ = await self.caller(request)
         body = await _body(request)
         given = gathered(route.params, request.match_info, request.query, body)
         if route.conditional and "If-Match" in request.headers:
@@ -96,18 +103,18 @@ class Api:
             return web.json_response(result.result, headers={"ETag": f'"{result.etag}"'})
         return web.json_response(result)
 
-    async def _credentials(self, request: web.Request) -> Credentials:
+    async def caller(self, request: web.Request) -> tuple[Credentials, Rights | None]:
         """Check who asks here, so that a wrong password costs the cluster nothing; the client then
-        proves it to the leader."""
+        proves it to the leader. No rights where there are no users: any caller may do all."""
         if not self._node.authentication.required:
-            return Credentials()
+            return Credentials(), None
         if "Authorization" not in request.headers:
             text = "this cluster has users: send a user and password (Basic) or a token (Bearer)"
             raise Problem(Code.AUTHENTICATION_FAILED, text)
         verdict = await self._check(request)
         if isinstance(verdict, Denied):
             raise Problem(verdict.code, verdict.text)
-        return self._given(request)
+        return self._given(request), verdict
 
 
 def refused(problem: Problem) -> web.Response:

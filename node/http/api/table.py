@@ -153,6 +153,11 @@ async def _copy(client: Client, given: Given) -> Any:
     return {"id": given["id"], "target": given["target"], "copy": confirm.id}
 
 
+async def _lead(client: Client, given: Given) -> Any:
+    await client.transfer_leadership(given["node"])
+    return {"leader": given["node"]}
+
+
 def _options(given: Given) -> dict[str, Any]:
     """The options of a queue as the client takes them: durations are seconds there."""
     return {
@@ -328,6 +333,8 @@ ROUTES: Final = (
           (QUEUE, ID, _text("target", "Queue of the copy.", required=True), *_EDIT)),
     Route("POST", "/queues/{queue}/messages/{id}/{action}", "act", "Act on one message by its id.",
           "manage, and publish on the target", _act, _ACT, conditional=True),
+    Route("POST", "/leadership", "transfer_leadership", "Hand the leadership to a node.", "operate",
+          _lead, (_text("node", "Name of the node.", required=True),)),
     Route("GET", "/sessions", "sessions", "The user's sessions, or all.", "any", _sessions),
     Route("GET", "/users", "users", "The user's shares, or all.", "any", _users),
 )  # fmt: skip

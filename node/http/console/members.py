@@ -1,0 +1,72 @@
+"""What all nodes say about themselves, asked as any observer asks, and shared by all who look.
+
+Owns the question to each node and its pace. Must not know what is shown of the answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fifo.client import FifoError, Options, observe
+from node.config import NodeConfig
+from node.http import limits
+from node.http.console import verdicts
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+
+class Members:
+    """The statuses of the cluster's nodes, from any of them."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._asked: asyncio.Task[list[dict[str, Any]]] | None = None
+        self._asked_at = 0.0
+
+    async def views(self, options: Options) -> list[dict[str, Any]]:
+        """The view of each node, at most a second old; `options`: credentials and TLS of one who
+        may see it."""
+        now = time.monotonic()
+        old = now - self._asked_at >= limits.PICTURE_SECONDS
+        if self._asked is None or (old and self._asked.done()):
+            self._asked_at = now
+            self._asked = asyncio.ensure_future(self._ask(options))
+        return await asyncio.shield(self._asked)
+
+    async def close(self) -> None:
+        """Give up a question that is under way."""
+        if self._asked is not None:
+            self._asked.cancel()
+            await asyncio.gather(self._asked, return_exceptions=True)
+
+    async def _ask(self, options: Options) -> list[dict[str, Any]]:
+        nodes = self._node.config.nodes
+        views = await asyncio.gather(*(self._view(node, options) for node in nodes))
+        for view in views:
+            view["restart"] = verdicts.restart(views, view["name"])
+        return views
+
+    def _hears_leader(self) -> bool:
+        """Whether this node leads, or is connected to the leader: one that cannot be asked for its
+        status, for want of a certificate, say, may lead all the same."""
+        raft = self._node.raft_status()
+        if raft is None or raft.leader is None:
+            return False
+        peers = {peer.name: peer.connected for peer in raft.peers}
+        return peers.get(raft.leader, raft.role == "leader")
+
+    async def _view(self, node: NodeConfig, options: Options) -> dict[str, Any]:
+        known = {"name": node.name, "client": str(node.client), "http": str(node.http)}
+        if node.name == self._node.me.name:
+            return {**self._node.broker.status(), **known, "hears": self._hears_leader()}
+        address = str(node.client)
+        alone = replace(options, addresses=(address,))
+        try:
+            found = await observe(address, limits.OBSERVE_SECONDS, options=alone)
+        except (FifoError, OSError) as error:
+            return {**known, "error": str(error)}
+        return {**found, **known}

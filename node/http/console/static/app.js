@@ -1,0 +1,202 @@
+// The page: where it is, what it asks its node for once a second, and what is drawn around a view.
+
+import * as api from "./api.js";
+import { chip } from "./charts.js";
+import { dead, lookAtDead } from "./dead.js";
+import { drawDialog } from "./dialogs.js";
+import { h, patch } from "./dom.js";
+import { bytes, clock, span } from "./format.js";
+import { overview } from "./overview.js";
+import { queue } from "./queue.js";
+import { queues } from "./queues.js";
+import { raft } from "./raft.js";
+import { change, leader, onChange, state, took, tookQueue } from "./state.js";
+
+const PAGES = { overview, queues, queue, dead, raft };
+const TITLES = { overview: "Overview", queues: "Queues", dead: "Dead letters", raft: "Raft" };
+const EVERY_MS = 1000;
+
+function route() {
+  const [page, name] = location.hash.replace(/^#\/?/, "").split("/");
+  const known = page in PAGES ? page : "overview";
+  return { page: known, name: name ? decodeURIComponent(name) : null };
+}
+
+function go() {
+  const moved = route();
+  const same = moved.page === state.route.page && moved.name === state.route.name;
+  if (!same) change({ route: moved, queue: null, view: {}, dialog: null });
+  ask();
+}
+
+// --- once a second -------------------------------------------------------------------------------
+
+let asking = null;
+let timer = null;
+
+function ask() {
+  clearTimeout(timer);
+  asking ??= look().finally(() => {
+    asking = null;
+    timer = setTimeout(ask, document.hidden ? 10 * EVERY_MS : EVERY_MS);
+  });
+}
+
+async function look() {
+  const { route: at, feed } = state;
+  const query = { boot: feed?.boot ?? "", since: feed?.queues.version ?? 0, after: state.all.next ?? 0 };
+  if (at.page === "raft") query.roles = 1;
+  try {
+    const jobs = [api.feed(query).then(took)];
+    if ((at.page === "queue" || at.page === "dead") && at.name) jobs.push(lookAtQueue(at));
+    await Promise.all(jobs);
+    if (at.page === "dead" && at.name) await lookAtDead(at.name);
+  } catch (error) {
+    if (error.status === 401) change({ login: api.loggedIn() ? error.message : "", feed: null });
+    else if (error.status === 0 || error.status >= 500) {
+      change({ lost: { why: error.message, since: state.lost?.since ?? Date.now() } });
+    } else {
+      console.error(error);
+      change({ lost: { why: error.message, since: state.lost?.since ?? Date.now() } });
+    }
+  }
+}
+
+async function lookAtQueue(at) {
+  const known = state.queue?.queue.name === at.name ? state.queue : null;
+  try {
+    const found = await api.queueFeed({
+      name: at.name, boot: known?.boot ?? "", after: known ? state.own.next ?? 0 : 0,
+    });
+    if (state.route.name === at.name) tookQueue(found);
+  } catch (error) {
+    if (error.status === 0 || error.status === 401) throw error;
+    change({ view: { ...state.view, missing: error.message } });
+  }
+}
+
+// --- around a view -------------------------------------------------------------------------------
+
+function draw() {
+  document.title = `${TITLES[state.route.page] ?? state.route.name} · fifo`;
+  patch(document.getElementById("top"), top());
+  patch(document.getElementById("banner"), banner());
+  const main = document.getElementById("main");
+  if (state.login !== null) patch(main, logIn());
+  else if (!state.feed) patch(main, h("p", { class: "empty", key: "wait" }, "Asking this node …"));
+  else patch(main, h("div", { key: `${state.route.page} ${state.route.name}` }, PAGES[state.route.page]()));
+  patch(document.getElementById("foot"), foot());
+  drawDialog();
+}
+
+function top() {
+  const { page } = state.route;
+  const own = page === "queue" ? "queues" : page;
+  const led = leader();
+  return [
+    h("a", { class: "brand", href: "#/", key: "brand" }, "fifo"),
+    h("nav", { "aria-label": "Pages", key: "nav" },
+      Object.entries(TITLES).map(([key, title]) => h("a", {
+        key, href: key === "overview" ? "#/" : `#/${key}`, "aria-current": key === own ? "page" : null,
+      }, title))),
+    h("span", { class: "who", key: "who" },
+      state.feed?.monitor && (led ? chip("ok", `${led.name} leads`) : chip("bad", "no leader")),
+      state.feed?.user && h("span", null, state.feed.user),
+      api.loggedIn() && h("button", {
+        class: "quiet", type: "button",
+        onclick: () => {
+          api.logOut();
+          change({ feed: null, login: "", rows: new Map() });
+        },
+      }, "Log out")),
+  ];
+}
+
+/** One banner, for what matters most: no answer, or why publishing is refused. */
+function banner() {
+  if (state.login !== null) return null;
+  const bad = (title, ...text) => h("div", { class: "banner bad", key: "bad" }, h("strong", null, title), " ", text);
+  if (state.lost) {
+    return bad(`No answer from this node for ${span(Date.now() - state.lost.since)}.`,
+      `${state.lost.why}. What you see is older; another node serves this page too.`);
+  }
+  const refusal = state.feed?.refusal;
+  if (refusal) {
+    const since = refusal.for_ms === null ? "" :
+      ` Since ${clock(state.feed.now_ms - refusal.for_ms)}, for ${span(refusal.for_ms)}.`;
+    return bad("Publishing is refused:", `${why(refusal)}.${since}`);
+  }
+  if (state.feed?.behind) {
+    return h("div", { class: "banner warn", key: "warn" }, h("strong", null, "This node lags: "),
+      `${state.feed.behind}. What you see is older.`);
+  }
+  return null;
+}
+
+function why({ kind, nodes, needed, of, bytes: left, threshold_bytes: wanted }) {
+  const names = nodes.join(" and ");
+  const silent = names && `${names} ${nodes.length > 1 ? "do" : "does"} not answer`;
+  if (kind === "no_majority") return `${needed} of ${of} nodes are needed, and ${silent}`;
+  if (kind === "no_leader") return silent ? `no leader yet; ${silent}` : "no node leads yet";
+  if (kind === "disk_low") return `the disk of ${names} is low: ${bytes(left)} free, ${bytes(wanted)} needed`;
+  if (kind === "memory_high") {
+    return `${names} holds ${bytes(left)} for clients that do not read, ${bytes(wanted)} at most`;
+  }
+  return `${kind} on ${names}`;
+}
+
+function foot() {
+  if (!state.feed) return null;
+  return [
+    `As ${state.feed.node} knows it at ${clock(state.feed.now_ms)}. `,
+    h("span", { class: "keys" }, h("kbd", null, "1"), "–", h("kbd", null, "4"), " pages, ",
+      h("kbd", null, "/"), " filter, ", h("kbd", null, "Esc"), " closes"),
+  ];
+}
+
+function logIn() {
+  const field = (label, id, type, auto) => h("label", { key: id }, label,
+    h("input", { id, type, autocomplete: auto, required: id !== "token" }));
+  const send = (event) => {
+    event.preventDefault();
+    const of = (id) => document.getElementById(id).value;
+    if (of("token")) api.logInWith(of("token").trim());
+    else api.logInAs(of("user"), of("password"));
+    ask();
+  };
+  const token = () => document.getElementById("token").value;
+  const eased = () => ["user", "password"].forEach((id) => {
+    document.getElementById(id).required = !token();
+  });
+  return h("form", { class: "card login", key: "login", onsubmit: send, oninput: eased },
+    h("h1", null, "Log in"),
+    field("User", "user", "text", "username"),
+    field("Password", "password", "password", "current-password"),
+    h("p", { class: "soft" }, "or with a token alone"),
+    field("Token", "token", "password", "off"),
+    state.login && h("p", { class: "error", role: "alert", key: "error" }, state.login),
+    h("button", { class: "primary", type: "submit" }, "Log in"));
+}
+
+// --- keys ----------------------------------------------------------------------------------------
+
+function pressed(event) {
+  const typing = event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey;
+  if (typing || document.getElementById("dialog").open) return;
+  const pages = ["#/", "#/queues", "#/dead", "#/raft"];
+  if (pages[event.key - 1]) location.hash = pages[event.key - 1];
+  else if (event.key === "/") {
+    const filter = document.querySelector("input[type=search]");
+    if (filter) {
+      event.preventDefault();
+      filter.focus();
+    }
+  }
+}
+
+onChange(draw);
+addEventListener("hashchange", go);
+addEventListener("keydown", pressed);
+document.addEventListener("visibilitychange", () => !document.hidden && ask());
+change({ route: route() });
+ask();
