@@ -148,6 +148,7 @@ class Person:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             await self.tell(f"{domain}.enable")
+        await self.tell("Emulation.setFocusEmulationEnabled", enabled=True)
         return str(context)
 
     async def end(self, context: str) -> None:

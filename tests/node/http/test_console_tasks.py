@@ -76,6 +76,7 @@ async def test_b_who_holds_order_4711_for_how_long_and_taking_it_back(
     ):
         await ann.clicks_on("orders")
         await ann.clicks_on("#find", css=True)
+        await ann.until("document.activeElement.id === 'find'")
         await ann.types("4711")
         await ann.presses("Enter")
         await ann.reads("key 4711", "held by shop-worker-3")
