@@ -375,7 +375,7 @@ class Broker:
                 else machine.session_count()
             ),
             queues=machine.queue_count(),
-            connections=sum([not one.observer for one in self.connections]),
+            clients=sum([not one.observer for one in self.connections]),
             alarms=self.alarms,
             roles=self.roles,
         )

@@ -204,7 +204,7 @@ def node_status(
     uptime_s: float,
     sessions: int,
     queues: int,
-    connections: int,
+    clients: int,
     alarms: Alarms,
     roles: RoleLog,
 ) -> View:
@@ -258,7 +258,7 @@ def node_status(
         "uptime_s": round(uptime_s, 3),
         "sessions": sessions,
         "queues": queues,
-        "connections": connections,
+        "clients": clients,
         "elections": raft.counters.elections_total,
         "uncommitted_bytes": raft.uncommitted_bytes,
         "roles": roles.listed(),

@@ -30,7 +30,7 @@ PAGES: Final = (
 )
 SIZES: Final = ((1440, 900), (390, 844))
 
-COLOURS: Final = 128
+COLOURS: Final = 256
 """Of a picture: the page has few, and its file is a quarter of the browser's."""
 
 SAMPLES: Final = 3

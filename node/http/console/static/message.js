@@ -85,7 +85,7 @@ function card(name, one) {
 }
 
 export const facts = (one) => h("p", { class: "soft" },
-  `published ${clock(Date.parse(one.published_at))} · attempt ${one.attempt}${one.failures ? ` · ${plural(one.failures, "failure")}` : ""}${one.priority !== undefined && one.priority !== 4 ? ` · priority ${one.priority}` : ""}`,
+  `published ${clock(Date.parse(one.published_at))}${one.attempt ? ` · attempt ${one.attempt}` : ""}${one.failures ? ` · ${plural(one.failures, "failure")}` : ""}${one.priority !== undefined && one.priority !== 4 ? ` · priority ${one.priority}` : ""}`,
   Object.entries(one.headers ?? {}).map(([k, v]) => h("span", { class: "header", key: k }, " · ", k, ": ", h("b", null, String(v)))));
 
 /** The body in the form that was chosen for it. */

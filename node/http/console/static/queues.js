@@ -63,7 +63,7 @@ export function queues() {
 }
 
 function line(row) {
-  const cell = (key, text, more = "") => h("td", { key, class: `${key} num ${more}`, "data-label": COLUMNS.find(([c]) => c === key)[1] }, text);
+  const cell = (key, text) => h("td", { key, class: `${key} num ${text === "0" || text === "–" ? "zero" : ""}`, "data-label": COLUMNS.find(([c]) => c === key)[1] }, text);
   const age = ageOf(row.oldest_ready_ms);
   return h("tr", { key: row.number },
     h("th", { scope: "row", class: "name" },
