@@ -258,6 +258,24 @@ async def test_a_browser_gets_what_has_changed_since_its_last_look(
 
 
 @pytest.mark.slow
+async def test_a_node_that_lost_its_majority_says_so_and_which_nodes_are_missing(
+    shared_cluster: SharedCluster,
+) -> None:
+    await shared_cluster.leader()
+    alone, *lost = sorted(shared_cluster.nodes.values(), key=lambda node: node.leads)
+    names = sorted(node.me.name for node in lost)
+    for name in names:
+        await shared_cluster.crash(name)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        refusal = None
+        while refusal is None or refusal["kind"] != "no_majority":
+            _, found, _ = await fetched(alone, "/console/feed")
+            refusal = found["refusal"]
+    assert (sorted(refusal["nodes"]), refusal["needed"], refusal["of"]) == (names, 2, 3)
+    assert {view["restart"]["word"] for view in found["nodes"]} == {"wait"}
+
+
+@pytest.mark.slow
 async def test_the_view_of_a_queue_has_locks_consumers_and_samples(
     shared_cluster: SharedCluster,
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ import pytest
 import fifo
 from node.server import Node
 from tests.support.browser import needs_browser
-from tests.support.cluster import eventually
+from tests.support.cluster import LocalCluster, eventually, loopback_config
 from tests.support.devtools import BrowserProcess, Person, chromium, person
 from tests.support.shared import SharedCluster
 from tests.support.shop import DEAD, fill_dead_letters, holding
+from tests.support.users import EVERYTHING, user
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -151,6 +153,49 @@ async def test_e_is_it_safe_to_restart_a_node_and_handing_its_leadership_over(
         others = shared_cluster.leading()
         assert others is not None
         assert others.me.name != name
+
+
+@pytest.mark.cluster
+async def test_a_log_in_stays_in_memory_and_shows_what_the_user_may_do(
+    tmp_path: Path, browser: BrowserProcess
+) -> None:
+    """A name of a queue is text, whatever it looks like."""
+    users = (user("ann", monitor=True, **EVERYTHING), user("bob", consume=("orders",)))
+    cluster = LocalCluster(replace(loopback_config(tmp_path, 1), users=users))
+    name = "<img src=x onerror=alert(1)>"
+    try:
+        await cluster.start()
+        node = await cluster.leader()
+        url = cluster.url.replace("fifo://", "fifo://ann:ann-password@")
+        async with fifo.connect(url) as client:
+            for queue in ("orders", name):
+                await client.declare(fifo.QueueSpec(queue))
+        async with person(browser) as ann:
+            await ann.opens(f"http://{node.me.http}/#/queues")
+            for secret, says in (("wrong", "wrong user or secret"), ("ann-password", name)):
+                await ann.clicks_on("#user", css=True)
+                await ann.js(
+                    "for (const id of ['user', 'password']) "
+                    "document.getElementById(id).value = ''; 0"
+                )
+                await ann.types("ann")
+                await ann.clicks_on("#password", css=True)
+                await ann.types(secret)
+                await ann.presses("Enter")
+                await ann.reads(says)
+            assert await ann.js("localStorage.length + sessionStorage.length") == 0
+            assert await ann.js("document.cookie") == ""
+            assert await ann.js("document.querySelectorAll('main img').length") == 0
+        async with person(browser) as bob:
+            await bob.opens(f"http://{node.me.http}/#/queue/orders")
+            await bob.clicks_on("#token", css=True)
+            await bob.types("bob-token")
+            await bob.presses("Enter")
+            await bob.reads("No message is locked.")
+            offered = await bob.js("[...document.querySelectorAll('main button')].length")
+            assert offered == 0, "no action without its permission"
+    finally:
+        await cluster.stop()
 
 
 VIOLATIONS = """(async () => {

@@ -38,7 +38,7 @@ function ask() {
   clearTimeout(timer);
   asking ??= look().finally(() => {
     asking = null;
-    timer = setTimeout(ask, document.hidden ? 10 * EVERY_MS : EVERY_MS);
+    if (state.login === null) timer = setTimeout(ask, document.hidden ? 10 * EVERY_MS : EVERY_MS);
   });
 }
 
@@ -52,11 +52,13 @@ async function look() {
     await Promise.all(jobs);
     if (at.page === "dead" && at.name) await lookAtDead(at.name);
   } catch (error) {
-    if (error.status === 401) change({ login: api.loggedIn() ? error.message : "", feed: null });
-    else if (error.status === 0 || error.status >= 500) {
-      change({ lost: { why: error.message, since: state.lost?.since ?? Date.now() } });
+    if (error.status === 401) {
+      // A wrong secret is sent once: each further time would count as another guess.
+      const wrong = api.loggedIn() ? error.message : state.login ?? "";
+      api.logOut();
+      change({ login: wrong, feed: null, rows: new Map() });
     } else {
-      console.error(error);
+      if (!(error instanceof api.Refused)) console.error(error);
       change({ lost: { why: error.message, since: state.lost?.since ?? Date.now() } });
     }
   }
@@ -118,7 +120,7 @@ function banner() {
   const bad = (title, ...text) => h("div", { class: "banner bad", key: "bad" }, h("strong", null, title), " ", text);
   if (state.lost) {
     return bad(`No answer from this node for ${span(Date.now() - state.lost.since)}.`,
-      `${state.lost.why}. What you see is older; another node serves this page too.`);
+      `${state.lost.why}. What you see is older. `, others());
   }
   const refusal = state.feed?.refusal;
   if (refusal) {
@@ -131,6 +133,13 @@ function banner() {
       `${state.feed.behind}. What you see is older.`);
   }
   return null;
+}
+
+/** The same page on the other nodes. */
+function others() {
+  const known = (state.feed?.nodes ?? []).filter((node) => node.name !== state.feed.node);
+  return known.map((node) => h("span", { key: node.name },
+    h("a", { href: `${location.protocol}//${node.http}/${location.hash}` }, `Look on ${node.name}`), " "));
 }
 
 function why({ kind, nodes, needed, of, bytes: left, threshold_bytes: wanted }) {
