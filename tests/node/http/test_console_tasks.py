@@ -85,7 +85,7 @@ async def test_b_who_holds_order_4711_for_how_long_and_taking_it_back(
         assert re.search(r"(\d s|1 min) left", await ann.js("document.body.innerText"))
         held = (await client.find("orders", key="4711")).messages[0]
         assert held.place.client == "shop-worker-3"
-        await ann.clicks_on(".found button", css=True)
+        await ann.clicks_on(".found .buttons button", css=True)
         await ann.reads("the holder is notified that its lock is lost")
         await ann.clicks_on("Take it back")
         await ann.reads("was taken back from shop-worker-3")
