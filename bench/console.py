@@ -1,4 +1,4 @@
-"""What ten browsers cost: `python -m bench.console` polls a leader's console as its page does.
+"""The cost of ten browsers: `python -m bench.console` polls a leader's console as its page does.
 
 Owns the polling, and the pairs of stretches with and without it. The queues are 1,000; a few of
 them are busy all the time, so that rows change. Needs no browser: a page asks once a second, and
@@ -31,7 +31,7 @@ EVERY_S: Final = 1.0
 
 
 class Browser:
-    """One that has the overview open."""
+    """A browser with the overview open."""
 
     def __init__(self, address: str) -> None:
         self._host, _, port = address.rpartition(":")

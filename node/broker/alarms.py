@@ -83,7 +83,7 @@ class Alarms:
         return tuple(self._active.values())
 
     def active_ms(self, alarm: Alarm) -> int:
-        """How long an alarm is on."""
+        """Time since an alarm began."""
         return int(1000 * (self._now() - alarm.began_at))
 
     def measured_disk(self, free_bytes: int) -> None:

@@ -54,7 +54,7 @@ QUEUES_SAMPLED_MAX: Final = 1_000
 """Queues with samples, in the order of their creation: 6 kB each."""
 
 RATE_SECONDS_MIN: Final = 0.5
-"""The shortest time from which a rate is told: one message in a hundredth of it is no hundred."""
+"""The shortest time from which a rate is shown: one message in a hundredth of it is no hundred."""
 
 WATCH_SECONDS: Final = 1.0
 """Between two looks at what the console dates: lost nodes, a lost leader, a refusal."""

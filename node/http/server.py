@@ -40,7 +40,7 @@ _OPEN_TO_ALL: Final = "/health/"
 """Whether a node is alive is no secret, and probes have no credentials."""
 
 _ASK_THEMSELVES: Final = (f"{PREFIX}/", feed.PREFIX)
-"""What is behind them has permissions of its own."""
+"""Paths whose handlers ask for permissions of their own."""
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="fifo", charset="UTF-8"'}
 

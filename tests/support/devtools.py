@@ -127,7 +127,7 @@ class Person:
             self.complaints.append(json.dumps(params["args"])[:500])
 
     async def tell(self, method: str, **params: Any) -> Any:
-        """One command of the developer tools, and its result."""
+        """Give a command to the developer tools, and return its result."""
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         message = {"id": number, "method": method, "params": params}
@@ -226,7 +226,7 @@ class Person:
         await self.tell("Input.dispatchKeyEvent", type="keyUp", **known)
 
     async def picture(self, *, whole: bool = True) -> bytes:
-        """What is seen, as a PNG."""
+        """The window, or the whole page, as a PNG."""
         found = await self.tell("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(found["data"])
 

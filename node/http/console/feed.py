@@ -1,4 +1,4 @@
-"""What the page asks its node for, once a second: the cluster and all queues, or one queue.
+"""The answers to the page, once a second: the cluster and all queues, or one queue.
 
 Owns these answers and who gets which part of them. They are for the page of the same version alone:
 programs have `/api/v1`. All comes from this node's replica and from what the nodes answer to any
@@ -164,7 +164,7 @@ class Feed:
     async def _queue(
         self, request: web.Request, credentials: Credentials, rights: Rights | None
     ) -> str:
-        """One queue: its options, locks, consumers and delayed messages by the leader's word, and
+        """The view of a queue: its options, locks, consumers and delayed messages by the leader's word, and
         its samples."""
         name = request.query.get("name", "")
         after = _number(request, "after") if request.query.get("boot") == self._boot else 0

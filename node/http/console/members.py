@@ -1,4 +1,4 @@
-"""What all nodes say about themselves, asked as any observer asks, and shared by all who look.
+"""The statuses of all nodes, asked for as any observer asks, and shared by all who look.
 
 Owns the question to each node and its pace. Must not know what is shown of the answers.
 """

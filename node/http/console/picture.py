@@ -57,7 +57,7 @@ class Picture:
         self._states = states
         self.version = 0
         self.cpu_seconds = 0.0
-        """What the making of pictures has cost so far."""
+        """CPU time that pictures have cost so far."""
         self._rows: dict[int, Row] = {}
         self._gone: deque[tuple[int, int]] = deque(maxlen=limits.GONE_QUEUES_MAX)
         self._making: asyncio.Task[None] | None = None

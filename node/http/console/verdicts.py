@@ -1,4 +1,4 @@
-"""What the operator wants to know in a word: may I publish, may I restart this node, and why not.
+"""Verdicts for operators, in a word: may I publish, may I restart this node, and why not.
 
 Owns these verdicts, made from what the nodes answer about themselves. Must not know how they were
 asked.
@@ -55,7 +55,7 @@ def _leaderless(nodes: Sequence[NodeView]) -> dict[str, Any]:
 
 
 def _longest_ms(nodes: Sequence[NodeView], alarm: str, node: str) -> int:
-    """How long an alarm is on: a new leader knows it since its term, the node itself for longer."""
+    """The time since an alarm began: a new leader knows it since its term, the node itself for longer."""
     known = [
         one["active_ms"]
         for view in nodes

@@ -1,4 +1,4 @@
-"""What this node has seen change, and when: lost nodes, a lost leader, states of consumers.
+"""Dates of what this node has seen change: lost nodes, a lost leader, states of consumers.
 
 Owns dates that no state has: a state says how things are, an operator asks since when. They are of
 this node's own looks, about a second apart, and begin with its start. Must not know the page.
@@ -13,7 +13,7 @@ from node.http import limits
 
 
 class Conditions:
-    """What holds at the moment, each with the wall time at which it was first seen."""
+    """Conditions that hold at the moment, each with the wall time at which it was first seen."""
 
     def __init__(self) -> None:
         self._since_ms: dict[Hashable, int] = {}

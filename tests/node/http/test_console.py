@@ -1,4 +1,4 @@
-"""What the console says: verdicts, samples, what has changed, and who may see it."""
+"""The console's word: verdicts, samples, what has changed, and who may see it."""
 
 from __future__ import annotations
 
