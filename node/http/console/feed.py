@@ -164,8 +164,8 @@ class Feed:
     async def _queue(
         self, request: web.Request, credentials: Credentials, rights: Rights | None
     ) -> str:
-        """The view of a queue: its options, locks, consumers and delayed messages by the leader's word, and
-        its samples."""
+        """The view of a queue: options, locks, consumers and delayed messages by the leader's word,
+        and samples."""
         name = request.query.get("name", "")
         after = _number(request, "after") if request.query.get("boot") == self._boot else 0
         shown = dict(await self._shared(credentials, name))

@@ -55,7 +55,7 @@ def _leaderless(nodes: Sequence[NodeView]) -> dict[str, Any]:
 
 
 def _longest_ms(nodes: Sequence[NodeView], alarm: str, node: str) -> int:
-    """The time since an alarm began: a new leader knows it since its term, the node itself for longer."""
+    """The time since an alarm began, as known by the node that has seen it for longest."""
     known = [
         one["active_ms"]
         for view in nodes
