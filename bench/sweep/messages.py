@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from bench.sweep.case import case
@@ -129,18 +130,21 @@ def _handed_out(world: World, size: int) -> Entry:
 def _for_each(session: int, names: list[str], each: int, before: int = 0) -> Entry:
     """So many messages of a byte for each queue; `before`: those of the producer there already."""
     count = each * len(names)
-    columns = {
-        "counts_at": array("I", [each] * len(names)),
-        "previous_at": array("Q", [before] * len(names)),
-        "numbers_at": array("Q", [before + 1] * len(names)),
-        "sizes_at": array("I", [1] * count),
-    }
-    data, places = b"", {}
-    for name, column in columns.items():
-        places[name] = len(data)
-        data += column.tobytes()
-    command = commands.PublishAcross(session, 0, tuple(names), count, bodies_at=len(data), **places)
-    return Entry(command, data + bytes(count))
+    columns = [
+        array("I", [each] * len(names)),
+        array("Q", [before] * len(names)),
+        array("Q", [before + 1] * len(names)),
+        array("I", [1] * count),
+    ]
+    packed = [column.tobytes() for column in columns]
+    counts_at, previous_at, numbers_at, sizes_at, bodies_at = accumulate(
+        [len(column) for column in packed], initial=0
+    )
+    command = commands.PublishAcross(
+        *(session, 0, tuple(names), count),
+        *(counts_at, previous_at, numbers_at, sizes_at, bodies_at),
+    )
+    return Entry(command, b"".join(packed) + bytes(count))
 
 
 @case(commands.PublishAcross, "a message for each queue", bounds.PUBLISH_QUEUES_MAX)
