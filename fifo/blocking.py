@@ -32,10 +32,13 @@ from fifo.client import (
     Metrics,
     Opened,
     Options,
+    PinnedView,
     Producer,
     RedriveCount,
     RedriveKeywords,
     RedriveView,
+    ScanKeywords,
+    ScannedMessage,
     SettleResult,
     Terminal,
     from_environment,
@@ -471,6 +474,58 @@ class BlockingProducer(_Twin[Producer]):
         return self._async.last(queue)
 
 
+class BlockingPinnedView(_Twin[PinnedView]):
+    """A pinned view, without `await`: a context manager that ends it."""
+
+    def __enter__(self) -> BlockingPinnedView:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def index(self) -> int:
+        """The index of the log that it shows."""
+        return self._async.index
+
+    @property
+    def address(self) -> str:
+        """The node that keeps it."""
+        return self._async.address
+
+    @property
+    def ref(self) -> str:
+        """The text with which another client reads the same view: `client.pinned(ref)`."""
+        return self._async.ref
+
+    close = _blocking(PinnedView.close)
+    leave = _blocking(_on_loop(PinnedView.leave))
+    renew = _blocking(PinnedView.renew)
+    queues = _blocking(PinnedView.queues)
+    consumers = _blocking(PinnedView.consumers)
+    ranges = _blocking(PinnedView.ranges)
+    page = _blocking(PinnedView.page)
+
+    def scan(
+        self,
+        queue: str,
+        *,
+        after: int = 0,
+        before: int = 2**63 - 1,
+        page_size: int = 1000,
+        **wanted: Unpack[ScanKeywords],
+    ) -> Iterator[ScannedMessage]:
+        """Iterate over the messages of a queue, or over those of a range of positions."""
+        scan = self._async.scan(queue, after=after, before=before, page_size=page_size, **wanted)
+        while page := self._portal.run(scan.next_page()):
+            yield from page
+
+
 class BlockingDurable(_Twin[DurableConsumer]):
     """A durable consumer's verbs, without `await`."""
 
@@ -637,6 +692,38 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     act = _blocking(BaseClient.act)
     dead_letters = _blocking(BaseClient.dead_letters)
     copy = _blocking(BaseClient.copy)
+
+    def pin(self, *, lease: Duration = 60, timeout: Duration | None = None) -> BlockingPinnedView:
+        """Pin the state of the cluster as it is now; as `Client.pin`."""
+        view = self._portal.run(self._async.pin(lease=lease, timeout=timeout))
+        return BlockingPinnedView(view, self._portal)
+
+    def pinned(self, ref: str, *, timeout: Duration | None = None) -> BlockingPinnedView:
+        """A view that another client has pinned, by its `ref`."""
+        view = self._portal.run(self._async.pinned(ref, timeout=timeout))
+        return BlockingPinnedView(view, self._portal)
+
+    def scan(
+        self,
+        queue: str,
+        *,
+        cursor: str | None = None,
+        lease: Duration = 60,
+        page_size: int = 1000,
+        timeout: Duration | None = None,
+        **wanted: Unpack[ScanKeywords],
+    ) -> Iterator[ScannedMessage]:
+        """Iterate over a whole queue as it is at one index, taking nothing; as `Client.scan`."""
+        if cursor is None:
+            with self.pin(lease=lease, timeout=timeout) as view:
+                yield from view.scan(queue, page_size=page_size, **wanted)
+            return
+        ref, _, position = cursor.rpartition("/")
+        view = self.pinned(ref, timeout=timeout)
+        try:
+            yield from view.scan(queue, after=int(position), page_size=page_size, **wanted)
+        finally:
+            view.leave()
 
     @overload
     def redrive(

@@ -45,6 +45,7 @@ from fifo.client.errors import (
     NotRenewable,
     Overloaded,
     PermissionDenied,
+    PinGone,
     ProducerGap,
     ProtocolError,
     PublishError,
@@ -72,6 +73,7 @@ from fifo.client.messages import FoundMessage, FoundPage
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
+from fifo.client.scanning import PinnedView, Scan, ScanKeywords, ScannedMessage, ScannedPage
 from fifo.client.spec import QueueSpec
 from fifo.client.views import (
     AlarmView,
@@ -144,6 +146,12 @@ __all__ = [
     "FoundMessage",
     "FoundPage",
     "MessageNotFound",
+    "PinnedView",
+    "PinGone",
+    "Scan",
+    "ScanKeywords",
+    "ScannedMessage",
+    "ScannedPage",
     "PlaceView",
     "RedriveView",
     "SnapshotView",

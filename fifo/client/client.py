@@ -51,6 +51,7 @@ from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
 from fifo.client.publishing.publisher import Batch, Publisher, item
+from fifo.client.scanning import ScanVerbs
 from fifo.client.spec import QueueSpec, changes_to_wire, expiry_warning
 from fifo.client.users import UserVerbs
 from fifo.client.views import (
@@ -103,7 +104,7 @@ _OWN: Final = 0
 """The session's own producer, on the wire."""
 
 
-class BaseClient(MessageVerbs, UserVerbs, Generic[M]):
+class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, Generic[M]):
     """Everything but the class of the messages; programs use `Client`."""
 
     def __init__(

@@ -72,6 +72,10 @@ class MessageNotFound(FifoError, LookupError):
     """The message does not stand there, or not any more as it was found."""
 
 
+class PinGone(FifoError, LookupError):
+    """The pinned view has ended: unused for its lease, let go of, or its node had to; pin anew."""
+
+
 class QueueReplaced(QueueNotFound):
     """The queue was deleted and another has its name, or that is not known: what was on its way
     may have been stored in the old one, and is not in the one that has the name now."""
@@ -187,6 +191,7 @@ _BY_CODE: dict[str, type[FifoError]] = {
     Code.QUEUE_NOT_FOUND: QueueNotFound,
     Code.QUEUE_REPLACED: QueueReplaced,
     Code.MESSAGE_NOT_FOUND: MessageNotFound,
+    Code.PIN_GONE: PinGone,
     Code.QUEUE_EXISTS: QueueExists,
     Code.QUEUE_FULL: QueueFull,
     Code.IN_USE: QueueInUse,

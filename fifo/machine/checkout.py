@@ -7,7 +7,7 @@ message is where it stands.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fifo.machine import consumers, deadletter, limits
 from fifo.machine.effects import Deliver, Run
@@ -243,7 +243,7 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
         if queue.has_priorities and position >> LANE_SHIFT != ready.DEFAULT_LANE:
             level = bytes([queue.priority_of(position)])
             runs = [run._replace(priorities=level * run.count) for run in runs]
-        found += _as_recorded(runs, records) if records else runs
+        found += as_recorded(runs, records) if records else runs
         position += piece
         count -= piece
     return found
@@ -270,7 +270,7 @@ def _alike(queue: Queue, position: int, count: int) -> tuple[int, list[Record]]:
     return len(found), found
 
 
-def _as_recorded(runs: list[Run], records: list[Record]) -> list[Run]:
+def as_recorded(runs: list[Run], records: Sequence[Record]) -> list[Run]:
     """Runs of messages that all have a record, with what those say."""
     found: list[Run] = []
     start = 0

@@ -22,6 +22,8 @@ from fifo.machine.effects import (
     SessionEnded,
 )
 from fifo.machine.machine import Machine, Meta, Outcome
+from fifo.machine.past import Past
+from fifo.machine.past_queue import STATES, PastQueue, Seen, Sought
 from fifo.machine.queries import Held, HeldRange
 from fifo.machine.read_side import ConsumerFigures, DurableView, QueueFigures, ReadSide
 from fifo.machine.replies import Refused, Reply
@@ -75,6 +77,12 @@ __all__ = [
     "Wanted",
     "RedriveState",
     "parse_filter",
+    # The past: a frozen view, read by people.
+    "Past",
+    "PastQueue",
+    "STATES",
+    "Seen",
+    "Sought",
     # Types that commands, replies and effects are made of.
     "Attempt",
     "AttemptOutcome",

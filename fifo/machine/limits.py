@@ -56,6 +56,12 @@ SEARCH_HOLDS: Final = 2_000
 SEARCH_MESSAGES: Final = 10_000
 """Messages of one page of a search that may be locked or gone, before the next page."""
 
+PAST_ROWS: Final = 4_096
+"""Rows of a frozen queue that one step of making its index looks at: two milliseconds."""
+
+PAST_RUNS: Final = 500
+"""Runs of one page of a frozen queue: to find and to send one costs up to ten microseconds."""
+
 LEAVE_COST: Final = 20
 """The cost of a message whose delay ends, or that a limit or its ttl takes out of its queue,
 perhaps to its dead-letter queue: twenty to forty microseconds, where a frozen view shares a page of

@@ -102,8 +102,7 @@ class Machine(ReadSide):
 
     def take_over(self, state: State) -> None:
         """Go on from another state, as a snapshot held it; of the old one nothing is left."""
-        if self.state.frozen is not None:
-            self.state.frozen.release()
+        self.state.frozen.clear()
         self.state = state
         self.users_revision = state.users_revision
 

@@ -110,6 +110,20 @@ PEEK_MESSAGES_MAX: Final = 1_000
 FIND_MESSAGES_MAX: Final = 100
 """Messages of one answer to a find: each says where it stands and who holds it."""
 
+PAGE_MESSAGES_MAX: Final = 10_000
+"""Messages of one page of a pinned view: those of equal place in few spots, and bodies of 4 MiB."""
+
+PAGE_HEADERS_MAX: Final = 16
+"""Headers that the messages of a page may have to have."""
+
+PIN_BYTES: Final = 16
+"""The name of a pin: random, for it can be used from any connection."""
+
+PIN_LEASE_MS: Final = 60_000
+PIN_LEASE_MS_MIN: Final = 1_000
+PIN_LEASE_MS_MAX: Final = 600_000
+"""A pin that is not used for this long ends: it keeps bodies from being let go of."""
+
 MESSAGE_ID_BYTES_MAX: Final = 64
 VERSION_BYTES_MAX: Final = 128
 """Texts of numbers: three of up to 19 digits, four of them."""

@@ -136,7 +136,7 @@ REGISTRY: dict[int, type[Message]] = {}
 """Type number to message class, of everything this version knows."""
 
 
-def _wire(number: int) -> Callable[[type[_M]], type[_M]]:
+def on_wire(number: int) -> Callable[[type[_M]], type[_M]]:
     """Give a dataclass its type number, and compile its annotations into checks."""
 
     def decorate(cls: type[_M]) -> type[_M]:
@@ -185,7 +185,7 @@ def _first_bad(cls: type[Message], values: list[Any]) -> FieldError:
 # --- opening, keeping and closing a connection -------------------------------------------------
 
 
-@_wire(1)
+@on_wire(1)
 @dataclass(frozen=True, slots=True)
 class Hello(Message):
     """First frame of a client: versions, who it is, which session it wants (semantics.md 4)."""
@@ -204,7 +204,7 @@ class Hello(Message):
     after_term: Number = 0
 
 
-@_wire(2)
+@on_wire(2)
 @dataclass(frozen=True, slots=True)
 class Welcome(Message):
     """The leader's answer to a hello: the session is attached, requests may follow."""
@@ -227,7 +227,7 @@ class Welcome(Message):
     handle_key: Annotated[bytes, octets(KEY_BYTES)] = b""
 
 
-@_wire(3)
+@on_wire(3)
 @dataclass(frozen=True, slots=True)
 class Challenge(Message):
     """The node asks for proof of identity before it welcomes."""
@@ -236,7 +236,7 @@ class Challenge(Message):
     payload: Annotated[bytes, octets(4096)] = b""
 
 
-@_wire(4)
+@on_wire(4)
 @dataclass(frozen=True, slots=True)
 class Authenticate(Message):
     """The client's answer to a challenge."""
@@ -245,7 +245,7 @@ class Authenticate(Message):
     payload: Annotated[bytes, octets(4096)] = b""
 
 
-@_wire(5)
+@on_wire(5)
 @dataclass(frozen=True, slots=True)
 class Redirect(Message):
     """This node does not lead (any more); the leader, where known, is at `address`."""
@@ -257,19 +257,19 @@ class Redirect(Message):
     moved: Flag = False
 
 
-@_wire(6)
+@on_wire(6)
 @dataclass(frozen=True, slots=True)
 class Ping(Message):
     """Heartbeat; answered by a pong with the same correlation."""
 
 
-@_wire(7)
+@on_wire(7)
 @dataclass(frozen=True, slots=True)
 class Pong(Message):
     """Answer to a ping."""
 
 
-@_wire(8)
+@on_wire(8)
 @dataclass(frozen=True, slots=True)
 class Error(Message):
     """A request failed; correlation 0: the connection did, and is closed after this frame."""
@@ -280,13 +280,13 @@ class Error(Message):
     detail: Plain = None
 
 
-@_wire(9)
+@on_wire(9)
 @dataclass(frozen=True, slots=True)
 class Close(Message):
     """End this session cleanly: everything it holds returns, uncounted. Answered by `Ok`."""
 
 
-@_wire(10)
+@on_wire(10)
 @dataclass(frozen=True, slots=True)
 class Ok(Message):
     """A request was carried out; `result` is what it asked for."""
@@ -294,7 +294,7 @@ class Ok(Message):
     result: Plain = None
 
 
-@_wire(11)
+@on_wire(11)
 @dataclass(frozen=True, slots=True)
 class Resumed(Message):
     """Behind the last delivery that a resume repeats: what did not come again is not held."""
@@ -303,7 +303,7 @@ class Resumed(Message):
 # --- publishing --------------------------------------------------------------------------------
 
 
-@_wire(16)
+@on_wire(16)
 @dataclass(frozen=True, slots=True)
 class Publish(Message):
     """Messages for one queue, numbered per (producer, queue) (semantics.md 10); see `columns`.
@@ -320,7 +320,7 @@ class Publish(Message):
     queue_below: Number = 0
 
 
-@_wire(17)
+@on_wire(17)
 @dataclass(frozen=True, slots=True)
 class Confirms(Message):
     """Answers to publish frames: committed and on the disk of a majority.
@@ -338,7 +338,7 @@ class Confirms(Message):
     ]
 
 
-@_wire(18)
+@on_wire(18)
 @dataclass(frozen=True, slots=True)
 class OpenProducer(Message):
     """Open a named producer; `Ok` answers its number and the last number stored per queue."""
@@ -346,7 +346,7 @@ class OpenProducer(Message):
     name: Name
 
 
-@_wire(19)
+@on_wire(19)
 @dataclass(frozen=True, slots=True)
 class PublishAcross(Message):
     """Messages for several queues, as if each queue had a publish of its own; see `columns`.
@@ -363,7 +363,7 @@ class PublishAcross(Message):
 # --- consuming ---------------------------------------------------------------------------------
 
 
-@_wire(20)
+@on_wire(20)
 @dataclass(frozen=True, slots=True)
 class Subscribe(Message):
     """Become a consumer of a queue; the same tag in the same session keeps the number."""
@@ -385,7 +385,7 @@ class Subscribe(Message):
     label: Annotated[str | None, maybe(_NAME)] = None
 
 
-@_wire(21)
+@on_wire(21)
 @dataclass(frozen=True, slots=True)
 class Subscribed(Message):
     """The consumer's number (never used again), and the lock it really gets.
@@ -401,7 +401,7 @@ class Subscribed(Message):
     together: Flag = False
 
 
-@_wire(22)
+@on_wire(22)
 @dataclass(frozen=True, slots=True)
 class Credit(Message):
     """Explicit credit of a pulling consumer; `drain` ends what is left of it. Of another consumer
@@ -416,7 +416,7 @@ class Credit(Message):
     automatic: Flag = False
 
 
-@_wire(23)
+@on_wire(23)
 @dataclass(frozen=True, slots=True)
 class Cancel(Message):
     """No more messages; `unopened` return at once, uncounted, the others stay locked."""
@@ -425,7 +425,7 @@ class Cancel(Message):
     unopened: SettledRanges = ()
 
 
-@_wire(24)
+@on_wire(24)
 @dataclass(frozen=True, slots=True)
 class Get(Message):
     """Hand out up to `count` messages now to the session's implicit consumer of the queue."""
@@ -437,7 +437,7 @@ class Get(Message):
     renewable: Flag = False
 
 
-@_wire(25)
+@on_wire(25)
 @dataclass(frozen=True, slots=True)
 class Got(Message):
     """Answer to a get: the messages came in deliveries before it, tokens from `first_token`.
@@ -451,7 +451,7 @@ class Got(Message):
     together: Flag = False
 
 
-@_wire(26)
+@on_wire(26)
 @dataclass(frozen=True, slots=True)
 class Deliver(Message):
     """Messages for a consumer, tokens consecutive from `first_token`; see `columns`.
@@ -479,7 +479,7 @@ class Deliver(Message):
     label: Label = ""
 
 
-@_wire(27)
+@on_wire(27)
 @dataclass(frozen=True, slots=True)
 class Settle(Message):
     """Ack, nack, release or terminate tokens of one consumer; answered by a receipt.
@@ -505,7 +505,7 @@ class Settle(Message):
     generation: Number = 0
 
 
-@_wire(28)
+@on_wire(28)
 @dataclass(frozen=True, slots=True)
 class Receipt(Message):
     """The status of each settled token: first, last, status, late; committed by a majority."""
@@ -519,7 +519,7 @@ class Receipt(Message):
     ]
 
 
-@_wire(29)
+@on_wire(29)
 @dataclass(frozen=True, slots=True)
 class Renew(Message):
     """Raise the deadlines of these tokens to now + lock; what is not named is not renewed.
@@ -534,7 +534,7 @@ class Renew(Message):
     explicit: Flag = False
 
 
-@_wire(30)
+@on_wire(30)
 @dataclass(frozen=True, slots=True)
 class Renewed(Message):
     """Answer to a renewal, per consumer: ranges renewed with the remaining ms, ranges lost."""
@@ -552,7 +552,7 @@ class Renewed(Message):
     ]
 
 
-@_wire(31)
+@on_wire(31)
 @dataclass(frozen=True, slots=True)
 class Alive(Message):
     """The program behind this consumer speaks: clears suspicion (semantics.md 3).
@@ -564,7 +564,7 @@ class Alive(Message):
     lost: Annotated[int | None, maybe(integer(0, limits.PREFETCH_MAX))] = None
 
 
-@_wire(32)
+@on_wire(32)
 @dataclass(frozen=True, slots=True)
 class Notice(Message):
     """Something happened to a consumer; kept and sent again until acknowledged, unless numbered 0.
@@ -581,7 +581,7 @@ class Notice(Message):
     label: Label = ""
 
 
-@_wire(33)
+@on_wire(33)
 @dataclass(frozen=True, slots=True)
 class NoticeAck(Message):
     """The client has seen the notice, and all before it."""
@@ -592,7 +592,7 @@ class NoticeAck(Message):
 # --- queues ------------------------------------------------------------------------------------
 
 
-@_wire(40)
+@on_wire(40)
 @dataclass(frozen=True, slots=True)
 class Declare(Message):
     """Create a queue; the same again is fine, a different spec is answered with the difference."""
@@ -601,7 +601,7 @@ class Declare(Message):
     spec: Map
 
 
-@_wire(41)
+@on_wire(41)
 @dataclass(frozen=True, slots=True)
 class Update(Message):
     """Change what can be changed on a live queue."""
@@ -610,7 +610,7 @@ class Update(Message):
     changes: Map
 
 
-@_wire(42)
+@on_wire(42)
 @dataclass(frozen=True, slots=True)
 class QueueAction(Message):
     """The action: delete, purge, pause or resume."""
@@ -619,10 +619,11 @@ class QueueAction(Message):
     action: Annotated[str, text(32, 1)]
 
 
-@_wire(43)
+@on_wire(43)
 @dataclass(frozen=True, slots=True)
 class QueueQuery(Message):
-    """A query: list, sessions or users (no queue), show, locks, delayed, consumers or producers."""
+    """A query: list, sessions, users or index (no queue), show, locks, delayed, consumers or
+    producers."""
 
     queue: Annotated[str | None, maybe(_NAME)]
     query: Annotated[str, text(32, 1)]
@@ -631,7 +632,7 @@ class QueueQuery(Message):
     prefix: Annotated[str, text(limits.QUEUE_NAME_BYTES_MAX)] = ""
 
 
-@_wire(44)
+@on_wire(44)
 @dataclass(frozen=True, slots=True)
 class Peek(Message):
     """Look at the next messages without locking them; answered by `Peeked`."""
@@ -640,7 +641,7 @@ class Peek(Message):
     count: Annotated[int, integer(1, limits.PEEK_MESSAGES_MAX)] = 1
 
 
-@_wire(45)
+@on_wire(45)
 @dataclass(frozen=True, slots=True)
 class Peeked(Message):
     """Messages as in a delivery, without tokens; with `Find`, where each stands, and from where on
@@ -662,7 +663,7 @@ class Peeked(Message):
     after: Number = 0
 
 
-@_wire(46)
+@on_wire(46)
 @dataclass(frozen=True, slots=True)
 class Redrive(Message):
     """Move dead letters back: filter, limit, rate, dry run, cancel (semantics.md 9)."""
@@ -672,7 +673,7 @@ class Redrive(Message):
     options: Annotated[dict[str, Any] | None, maybe(mapping)] = None
 
 
-@_wire(47)
+@on_wire(47)
 @dataclass(frozen=True, slots=True)
 class Move(Message):
     """Move ready messages to another queue of the group."""
@@ -682,7 +683,7 @@ class Move(Message):
     limit: Annotated[int, integer(1)] = U63_MAX
 
 
-@_wire(48)
+@on_wire(48)
 @dataclass(frozen=True, slots=True)
 class Durable(Message):
     """A durable consumer's verb: open, reserve, fetch, ack, renew, forget (semantics.md 11)."""
@@ -698,13 +699,13 @@ class Durable(Message):
     max_bytes: Number = 0
 
 
-@_wire(49)
+@on_wire(49)
 @dataclass(frozen=True, slots=True)
 class Status(Message):
     """Ask this node (leader or not) how it is; `Ok` answers a map."""
 
 
-@_wire(50)
+@on_wire(50)
 @dataclass(frozen=True, slots=True)
 class TransferLeadership(Message):
     """Ask the leader to hand over to the named node."""
@@ -712,7 +713,7 @@ class TransferLeadership(Message):
     node: Name
 
 
-@_wire(51)
+@on_wire(51)
 @dataclass(frozen=True, slots=True)
 class ForgetProducer(Message):
     """Forget a named producer with its numbers; answered by `Ok`."""
@@ -720,7 +721,7 @@ class ForgetProducer(Message):
     name: Name
 
 
-@_wire(52)
+@on_wire(52)
 @dataclass(frozen=True, slots=True)
 class EndSession(Message):
     """End the session whose id, in hexadecimal digits, begins so; answered by `Ok`."""
@@ -731,7 +732,7 @@ class EndSession(Message):
 # --- one message --------------------------------------------------------------------------------
 
 
-@_wire(53)
+@on_wire(53)
 @dataclass(frozen=True, slots=True)
 class Find(Message):
     """Look for messages by id, by key, or page by page; answered by `Peeked` with `places`."""
@@ -744,7 +745,7 @@ class Find(Message):
     limit: Annotated[int, integer(1, limits.FIND_MESSAGES_MAX)] = 10
 
 
-@_wire(54)
+@on_wire(54)
 @dataclass(frozen=True, slots=True)
 class MessageAction(Message):
     """Retry, unlock, delay, cancel, delete, terminate, move or resend one message by its id.
@@ -767,7 +768,7 @@ class MessageAction(Message):
 # --- users --------------------------------------------------------------------------------------
 
 
-@_wire(55)
+@on_wire(55)
 @dataclass(frozen=True, slots=True)
 class ManageUser(Message):
     """List, import, add, change or remove users of the log, and their tokens; `Ok` answers."""

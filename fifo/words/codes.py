@@ -46,6 +46,7 @@ class Code(StrEnum):
     INTERNAL = "internal"
     QUEUE_REPLACED = "queue_replaced"
     MESSAGE_NOT_FOUND = "message_not_found"
+    PIN_GONE = "pin_gone"
 
 
 RETRYABLE: Final = frozenset(

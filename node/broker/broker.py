@@ -29,7 +29,9 @@ from node.broker.counters import Counters
 from node.broker.leadership import Leadership
 from node.broker.machine_host import MachineHost
 from node.broker.permissions import Rights
+from node.broker.pins import Pins
 from node.broker.quotas import Quotas
+from node.broker.requests.pinned import PINNED, Pinned
 from node.broker.requests.table import HANDLERS, VERBS
 from node.broker.role_log import RoleLog
 from node.broker.stretches import Stretches
@@ -103,6 +105,14 @@ class Broker:
             self._authentication.users, self.connections.of_user,
         )  # fmt: skip
 
+        self._pins = Pins(
+            self._identity.node, raft, lambda: self.host.machine, self._now, self._entropy,
+            lambda: raft.own_room().free_bytes < raft.disk_low_bytes,
+        )  # fmt: skip
+        self._pinned = Pinned(
+            self._identity.node, self._pins, self.host.read_area, self._now, self._clocks.wall_ms
+        )
+
     def _read(self, index: int) -> memoryview:
         return self._raft.read_cached(index)
 
@@ -113,6 +123,7 @@ class Broker:
         """Follow the cluster time of a snapshot's state, which has replaced this node's."""
         assert self.leadership is None, "a leader has every committed entry"
         self.clock.follow(self.host.machine.cluster_time_ms)
+        self._pins.replaced()
         self._state_taken_over()
 
     @property
@@ -188,6 +199,8 @@ class Broker:
             self.flush()
         if self._handshake.waiting:
             self._handshake.look()
+        if self._pinned.waiting:
+            self._pinned.look()
         proposals = None if self.leadership is None else self.leadership.proposals
         gathered_bytes = 0 if proposals is None else proposals.batcher.gathered_bytes
         if self.connections.reading:
@@ -231,6 +244,7 @@ class Broker:
         if now - self._disk_looked_at >= limits.DISK_LOOK_SECONDS:
             self._disk_looked_at = now
             self._look_at_room()
+            self._pins.sweep()
         self.flush()
 
     def _look_at_room(self) -> None:
@@ -323,6 +337,9 @@ class Broker:
                     connection.send(Ok(self.status()), correlation)
             case Authenticate():
                 self._handshake.authenticate(connection, message)
+            case _ if isinstance(message, PINNED):
+                if connection.rights is None or _may(connection, connection.rights, frame):
+                    self._pinned.handle(connection, frame)
             case Pong() | Error():
                 pass
             case _:

@@ -9,7 +9,7 @@ sessions. The columns are those of `fifo/wire/columns.py`.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from fifo.machine.contract import (
@@ -36,7 +36,8 @@ Columns: TypeAlias = list[tuple[int, int]]
 
 _PRIORITY_DEFAULT = bytes([PRIORITY_DEFAULT])
 _ONE = array("I", [1])
-_ZERO = array("I", [0])
+_ZERO = EMPTY_SIZES = array("I", [0])
+"""The size of one empty body."""
 _ORIGIN_BYTES = 46  # five integers of at most nine bytes, and the list around them
 _LETTER_BYTES = 200  # the names of a dead letter's fields, and what msgpack adds
 _ATTEMPT_BYTES = 32
@@ -85,9 +86,15 @@ def deliver_frame(
 def entries_of(run: Run) -> list[int]:
     """The entries of the log that a frame with this run needs."""
     letter = run.dead_letter
+    own = [run.index] if _lies_in_log(run) else []
     if letter is None:
-        return [run.index]
-    return [run.index, *(text.index for text in letter.texts if isinstance(text, TextPlace))]
+        return own
+    return [*own, *(text.index for text in letter.texts if isinstance(text, TextPlace))]
+
+
+def _lies_in_log(run: Run) -> bool:
+    """Whether a frame with this run needs its entry: not where all of it is empty."""
+    return bool(run.bodies_bytes or run.keys or run.headers)
 
 
 def count_at_hand(runs: Sequence[Run], read: ReadArea) -> int:
@@ -188,7 +195,7 @@ def _areas(runs: Sequence[Run], read: ReadArea) -> list[memoryview]:
     areas: list[memoryview] = []
     index, area = -1, memoryview(b"")
     for run in runs:
-        if run.index != index:
+        if run.index != index and _lies_in_log(run):
             index, area = run.index, read(run.index)
         areas.append(area)
     return areas
@@ -253,3 +260,22 @@ def dead_letter_map(letter: DeadLetter, read: ReadArea) -> dict[str, Any]:
             for attempt in letter.history
         ],
     }
+
+
+def without_body(run: Run) -> Run:
+    """The same messages, empty: nothing of them has to be read."""
+    sizes = EMPTY_SIZES * run.count
+    return run._replace(sizes=sizes, bodies_bytes=0, keys=None, headers=None)
+
+
+def has_headers(run: Run, wanted: Mapping[str, str], read: ReadArea) -> bool:
+    """Whether a message (a run of one) has all of these headers, which lie in the log."""
+    blob = run.headers
+    if blob is None:
+        return not wanted
+    area = read(run.index)
+    try:
+        headers = columns.decode_headers(area[blob.blob_at : blob.blob_at + blob.blob_bytes])
+    except columns.ColumnError:
+        return False  # A foreign client sent headers that cannot be decoded: they match nothing.
+    return all(headers.get(name) == value for name, value in wanted.items())

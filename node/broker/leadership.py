@@ -103,6 +103,7 @@ class Leadership:
                 context.alarms,
                 self.reads.answer,
                 people,
+                lambda: context.raft.applied_index,
             ),
             durables=Durables(machine, proposer, self.quotas),
             redrives=Redrives(context, proposals, proposer, self.reads.answer),

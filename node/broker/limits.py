@@ -270,6 +270,29 @@ LIST_PIECE: Final = 200
 PEEK_BYTES_MAX: Final = 4 * MIB
 """Bodies in one answer to a peek."""
 
+# --- pinned views ---------------------------------------------------------------------------------
+
+PINS_MAX: Final = 64
+"""Pinned views of one node, of which one user may have half: each may come to cost as much memory
+as the state that it keeps, and bodies on the disk."""
+
+PINNED_MESSAGES_MAX: Final = 20_000_000
+"""Messages in queues that pinned views had to copy or were read of, together; beyond it the oldest
+pin ends. At 10 to 150 bytes for each, where nothing is shared with the live state any more."""
+
+PINS_WAITING_MAX: Final = 256
+"""Pins that wait for entries to be applied; one more is answered at once."""
+
+PIN_WAIT_SECONDS: Final = 2.0
+"""A pin waits this long for the entries that its reader knows of: a follower learns of a commit
+within a heartbeat. One that is further behind is no source."""
+
+PIN_RANGES_MAX: Final = 1_000
+"""Ranges that a queue is cut into: tasks of a scan."""
+
+PAGE_HEADERS_MESSAGES: Final = 500
+"""Messages of one page that are looked at where headers are named: three milliseconds."""
+
 # --- redrive, move, durable consumers -------------------------------------------------------------
 
 REDRIVE_MESSAGES: Final = 500

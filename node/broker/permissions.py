@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from fifo.wire import messages as wire
+from fifo.wire import pins
 from fifo.wire.messages import Message
 from node.broker import limits
 from node.users import Permission, Quota, Token, User
@@ -155,6 +156,18 @@ def _redrive(rights: Rights, message: wire.Redrive) -> Refusals:
         )
 
 
+def _pin(rights: Rights, message: Message) -> Refusals:
+    """The permissions to what a view shows are asked for with each query and page."""
+    user = rights.user
+    if not (user.consume or user.manage or rights.may_monitor):
+        yield f"user {user.name} may read no queue (consume or manage), and so pin no view"
+
+
+def _pin_query(rights: Rights, message: pins.PinQuery) -> Refusals:
+    if message.queue is not None:
+        yield rights.lacks(message.queue, CONSUME, MANAGE)
+
+
 def _status(rights: Rights, message: Message) -> Refusals:
     if not rights.may_monitor:
         yield f"user {rights.user.name} may not ask for the status of nodes (monitor = true)"
@@ -196,6 +209,10 @@ _NEEDS.update(
         wire.Redrive: _redrive,
         wire.Find: _on(CONSUME, MANAGE),
         wire.MessageAction: _act,
+        pins.Pin: _pin,
+        pins.Unpin: _everybody,
+        pins.PinQuery: _pin_query,  # A list holds only queues that the user may see.
+        pins.Page: _on(CONSUME, MANAGE),
         wire.Status: _status,
         wire.TransferLeadership: _operate,
         wire.ManageUser: _manage_user,

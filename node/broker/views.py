@@ -191,6 +191,11 @@ def consumers_of(machine: Machine, name: str, limit: int, only: int | None = Non
     ]
 
 
+def past_consumer(consumer: View, session: str) -> View:
+    """A consumer of the past; `session`: the beginning of its session's id."""
+    return {**consumer, "session": session, "suspected_why": _suspected_why(consumer)}
+
+
 def _suspected_why(consumer: View) -> str | None:
     if consumer["lost_running"] and consumer["lost_running"] >= consumer["prefetch"]:
         return "all_places_lost"

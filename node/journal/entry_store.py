@@ -49,6 +49,8 @@ class EntryStore:
         self.segment_bytes = segment_bytes
         self.short = False
         """Whether room is short: more is compacted then."""
+        self.whole_log_holds = 0
+        """Holders of bodies that need the whole log: no snapshot may stand for its beginning."""
         self._numbers_out: set[int] = set()
 
     @property

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from node.journal.io.jobs import OffLoop
     from node.journal.io.storage import Storage
     from node.journal.recovery.open import RecoveredJournal
-    from node.journal.snapshots.store import SnapshotStats
+    from node.journal.snapshots.store import BodyHold, SnapshotStats
 
 __all__ = ["Entry", "Journal", "JournalStats"]
 
@@ -399,6 +399,12 @@ class Journal:
         """End one `pin`."""
         self._snapshots.unpin(meta)
 
+    def hold(self) -> BodyHold:
+        """Keep every entry readable that is so now, until that hold ends: by its own `end`, or
+        where room is short. Holds end with the process."""
+        self._failstop.check()
+        return self._snapshots.hold()
+
     def release(self, *, short: bool = False) -> None:
         """Release what the two newest snapshots, and pinned ones, do not need: the log's head,
         segments, older snapshots. Does a bounded piece; `compact_step` goes on with it. Where room
@@ -408,6 +414,8 @@ class Journal:
         """
         self._failstop.check()
         self._snapshots.short = self._snapshots.entries.short = short
+        if short:
+            self._snapshots.end_holds()
         self._snapshots.retire()
         self.compact_step(limits.RELEASE_BYTES)
 

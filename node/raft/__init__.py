@@ -20,6 +20,7 @@ from node.journal.io.seats import NO_DESCRIPTOR_ERRNOS
 from node.journal.io.storage import OsStorage, Storage
 from node.journal.journal import Journal, JournalStats
 from node.journal.limits import JournalLimits
+from node.journal.snapshots.store import BodyHold
 from node.peers.accepting import Acceptor, listening_socket
 from node.peers.seldom import Seldom
 from node.peers.tls import PeerTls
@@ -46,6 +47,7 @@ from node.raft.transfer import TransferRefused
 __all__ = [
     "NO_DESCRIPTOR_ERRNOS",
     "Acceptor",
+    "BodyHold",
     "listening_socket",
     "RaftNode",
     "RaftConfig",

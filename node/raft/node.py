@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from node.journal.snapshots.store import BodyHold
     from node.journal.writer import GroupJob
     from node.raft.config import Outcome
     from node.raft.environment import RaftEnvironment
@@ -304,6 +305,18 @@ class RaftNode:
     def _read_failed(self, error: Exception) -> None:
         self._core.fail(error)
         self._wake()
+
+    def hold_bodies(self) -> BodyHold:
+        """Keep every entry that the state of now points to readable, until that hold ends: by
+        `let_go`, or where the disk's room is short."""
+        return self._journal.hold()
+
+    def let_go(self, hold: BodyHold) -> None:
+        """End a hold, and let go of what it has kept. Harmless when repeated."""
+        if not hold.ended:
+            hold.end()
+            self._core.snapshots.clean_up()
+            self._wake()
 
     def last_entry_payload(self) -> memoryview | None:
         """Payload of the newest submitted entry in the log, committed or not; None without one:

@@ -11,10 +11,15 @@ from tests.conformance.peer import (
     MOVE,
     NOTICE,
     NOTICE_ACK,
+    PAGE,
+    PAGED,
     PEEK,
     PEEKED,
+    PIN,
+    PIN_QUERY,
     QUEUE_ACTION,
     QUEUE_QUERY,
+    UNPIN,
     UPDATE,
     Frame,
     delivered,
@@ -140,3 +145,31 @@ def message_action(case: Case) -> None:
     expect(answer == {"id": message_id, "was": "delayed"}, f"answered {answer}")
     code = peer.refused(MESSAGE_ACTION, name, message_id, "delete")[0]
     expect(code == "message_not_found", f"once more: {code}")
+
+
+@rule(9, "Pin keeps the state as it is, and pages of it show what has gone since")
+def pinned_view(case: Case) -> None:
+    peer = case.open()
+    name = case.queue(peer)
+    peer.stored(name, [b"a", b"b", b"c"])
+    consumer = peer.subscribe(name, 1)
+    (held,) = peer.receive()
+    pin = peer.ok(PIN, peer.ok(QUEUE_QUERY, None, "index")["index"])
+    expect(pin["index"] > 0, f"pinned {pin}")
+    peer.ok(QUEUE_ACTION, name, "purge")
+    answer = peer.ask(PAGE, pin["pin"], name, 0, 2**63 - 1, 2)
+    expect(answer.kind == PAGED, f"answered by {answer.kind} {answer.fields}")
+    spots, after = answer.fields[5], answer.fields[6]
+    expect([one[2] for one in spots] == [1, 0], f"locked, then ready: {spots}")
+    expect(spots[0][3:5] == [consumer, held.token], f"the holder: {spots[0]}")
+    expect(bytes(answer.raw[-2:]) == b"ab", f"the bodies: {bytes(answer.raw)!r}")
+    answer = peer.ask(PAGE, pin["pin"], name, after, 2**63 - 1, 2)
+    expect(answer.fields[1] == 1, f"the last page has {answer.fields[1]}")
+    expect(answer.fields[6:] in ([], [0]), "it was the last page")
+    listed = peer.ok(PIN_QUERY, pin["pin"], "ranges", name, 0, 4)
+    expect(listed["messages"] == 3, f"the ranges: {listed}")
+    code = peer.refused(PAGE, pin["pin"], name, 0, 2**63 - 1, 2, "lost")[0]
+    expect(code == "invalid_argument", f"an unknown state: {code}")
+    peer.ok(UNPIN, pin["pin"])
+    code = peer.refused(PAGE, pin["pin"], name)[0]
+    expect(code == "pin_gone", f"after its end: {code}")

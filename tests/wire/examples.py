@@ -55,6 +55,7 @@ from fifo.wire.messages import (
     Update,
     Welcome,
 )
+from fifo.wire.pins import Page, Paged, Pin, PinQuery, Unpin
 
 SESSION: Final = bytes(range(16))
 INCARNATION: Final = bytes(range(16, 32))
@@ -175,6 +176,21 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         "orders", "1.9.42", "resend", "17-5-3-0", "later", 500, "busy", "by hand", ((0, 4),)
     ),
     ManageUser("add_token", "ann", {"token": "ci", "digest": bytes(32)}),
+    Pin(42, 5_000),
+    Unpin(b"p" * 16),
+    PinQuery(b"p" * 16, "consumers", "orders", 7, 100),
+    Page(
+        b"p" * 16, "orders", 17, 99, 5, "dead", b"k", (("n", "1"),), "expired", "ValueError", False
+    ),
+    Paged(
+        "orders",
+        1,
+        ((0, 4),),
+        ((1, 1, 9, 42, 0),),
+        ((0, {"reason": "expired"}),),
+        ((1, 17, 2, 0, 0, 0, 500, "nack"),),
+        18,
+    ),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

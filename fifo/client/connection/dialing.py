@@ -99,6 +99,11 @@ class Dialer:
             if address and address not in self._known and len(self._known) < 2 * limits.HOSTS_MAX:
                 self._known.append(address)
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All nodes that are known."""
+        return tuple(self._known)
+
     def explain(self) -> str:
         """Describe the attempts and their outcomes."""
         if not self.tried:

@@ -1,7 +1,7 @@
 """A delivery frame, decoded lazily: bodies at once, everything else on demand.
 
-Owns reading the columns of a `Deliver` or `Peeked` frame, by position. A message is a view onto it
-(`message.py`). Must not know connections or what becomes of a message.
+Owns reading the columns of a `Deliver`, `Peeked` or `Paged` frame, by position. A message is a view
+onto it (`message.py`). Must not know connections or what becomes of a message.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from fifo.wire.columns import (
     unpack_u32,
 )
 from fifo.wire.messages import Deliver, Peeked
+from fifo.wire.pins import Paged
 from fifo.words.bounds import PRIORITY_DEFAULT
 from fifo.words.settlement import REASONS
 
@@ -57,6 +58,12 @@ class DeadLetter:
     source: str | None
     history: tuple[Any, ...]
     record: Mapping[str, Any]
+
+    @property
+    def died_at(self) -> datetime | None:
+        """When it died, by the wall clock of the leader then."""
+        died_ms = self.record.get("died_ms")
+        return datetime.fromtimestamp(died_ms / 1000, UTC) if isinstance(died_ms, int) else None
 
 
 def dead_letter(record: Mapping[str, Any]) -> DeadLetter:
@@ -99,7 +106,11 @@ class Delivery:
     )
 
     def __init__(
-        self, message: Deliver | Peeked, raw: memoryview, received: float, received_wall: float
+        self,
+        message: Deliver | Peeked | Paged,
+        raw: memoryview,
+        received: float,
+        received_wall: float,
     ) -> None:
         layout = _layout(message, raw)
         self.ledger: LockLedger[Any] | None = None
@@ -188,7 +199,7 @@ class Delivery:
         return None if found is None else dead_letter(found)
 
 
-def _layout(message: Deliver | Peeked, raw: memoryview) -> Layout:
+def _layout(message: Deliver | Peeked | Paged, raw: memoryview) -> Layout:
     try:
         if not message.count and not message.columns:
             return Layout(0, {}, 0, 0, raw)

@@ -557,12 +557,16 @@ class Frozen:
         """Remember an item as it is now, before its first change; what is remembered of it.
 
         Its cost is an entry for each block of messages and each page of a table, not for what is
-        in them.
+        in them. Views that have not remembered it share one copy, for none of them saw it change.
         """
-        saved = self._saved[item.kind]
-        kept = saved.get(item.number)
+        kept = self._saved[item.kind].get(item.number)
+        if kept is None and item.number >= self.scalars["next_" + item.kind]:
+            return item  # it is younger than the view
         if kept is None:
-            kept = saved[item.number] = item.clone()
+            kept = item.clone()
+            self.take(item, kept)
+            for other in self._state.frozen:
+                other.take(item, kept)
         return kept
 
     def numbers(self, kind: str) -> list[int]:
@@ -576,14 +580,19 @@ class Frozen:
         kept = self._saved[kind].get(number)
         return getattr(self._state, KINDS[kind])[number] if kept is None else kept
 
-    def take(self, item: Item) -> None:
-        """Remember an item that has left the state and never changes again: without a copy."""
-        self._saved[item.kind].setdefault(item.number, item)
+    def take(self, item: Item, kept: Item) -> None:
+        """Remember of an item what never changes again: a copy, or itself where it has left."""
+        if item.number < self.scalars["next_" + item.kind]:
+            self._saved[item.kind].setdefault(item.number, kept)
+
+    def kept(self, kind: str) -> list[Any]:
+        """The items of a kind that were remembered so far: the memory that the view costs."""
+        return list(self._saved[kind].values())
 
     def release(self) -> None:
         """Stop keeping: the view must not be read any more."""
-        if self._state.frozen is self:
-            self._state.frozen = None
+        if self in self._state.frozen:
+            self._state.frozen.remove(self)
 
 
 KINDS = {
@@ -647,20 +656,21 @@ class State:
         self.users: dict[str, UserRecord] = {}  # replaced at each change, never changed in place
         self.running_hash = 0  # of all entries so far, see `running_hash.py`
         self.generation = 1
-        self.frozen: Frozen | None = None
+        self.frozen: list[Frozen] = []  # the views that are kept up
         self.remains: list[Any] = []  # of deleted queues, see `garbage.py`; replicas may differ
 
     def touch(self, item: Item) -> None:
         """Must be called before `item` is changed: a frozen view keeps what it was."""
         if item.generation != self.generation:
-            if self.frozen is not None:
-                self.frozen.keep(item)
+            for view in self.frozen:
+                view.keep(item)
             item.generation = self.generation
 
     def leave(self, item: Item) -> None:
         """In the place of `touch`, for an item that leaves its table as it is: none changes it."""
-        if item.generation != self.generation and self.frozen is not None:
-            self.frozen.take(item)
+        if item.generation != self.generation:
+            for view in self.frozen:
+                view.take(item, item)
 
     def consumer(self, number: int) -> Consumer | None:
         """The consumer of this number; None too where its queue is deleted: it is on its way."""
@@ -693,11 +703,12 @@ class State:
     def freeze(self) -> Frozen:
         """A view of the state as it is now, at a cost that does not depend on its size.
 
-        The view before it, if any, keeps what it has but is not kept up any more: one at a time.
+        It is kept up, beside those before it, until it is released.
         """
         self.generation += 1
-        self.frozen = Frozen(self)
-        return self.frozen
+        view = Frozen(self)
+        self.frozen.append(view)
+        return view
 
 
 class Step:

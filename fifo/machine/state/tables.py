@@ -51,6 +51,10 @@ class Rows(Generic[K, V]):
         for page in self._pages.values():
             yield from page.items()
 
+    def pages(self) -> Iterator[tuple[int, dict[K, V]]]:
+        """The pages by their numbers, to be read: rows have no index of their own."""
+        yield from self._pages.items()
+
 
 class Spread:
     """Numbers by number, like a dict that never doubles as a whole: a dict of 700 000 entries takes

@@ -22,7 +22,6 @@ from fifo.wire.messages import (
     Hello,
     Nodes,
     Redirect,
-    Status,
     Welcome,
 )
 from node.broker import limits
@@ -177,8 +176,6 @@ class Handshake:
             return
         if isinstance(verdict, Denied):
             connection.fail(verdict.code, verdict.text)
-        elif hello.role == ROLE_OBSERVER and not verdict.may_monitor:
-            connection.fail(Code.PERMISSION_DENIED, verdict.refusal(Status()) or "")
         elif (refusal := self._connections.take(connection, verdict)) is not None:
             connection.fail(refusal.code, refusal.text)
         else:

@@ -7,7 +7,7 @@ computed: `node/broker/views.py` and the machine do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgpack
@@ -40,6 +40,7 @@ class Queries:
         alarms: Alarms,
         when_current: WhenCurrent,
         people: People,
+        applied_index: Callable[[], int],
     ) -> None:
         self._machine = machine
         self._locks = locks
@@ -48,17 +49,24 @@ class Queries:
         self._alarms = alarms
         self._when_current = when_current
         self._people = people
+        self._applied_index = applied_index
 
     def query(self, connection: Connection, session: Binding, frame: Frame) -> None:
-        """Answer a list of queues, sessions or users, or a view of one queue."""
+        """Answer a list of queues, sessions or users, the index of now, or a view of a queue."""
         query = message_of(frame, QueueQuery)
         if query.query == "list":
             answer = self._list(connection, frame, query)
         elif query.query in ("sessions", "users"):
             answer = self._people.listed(connection, frame)
+        elif query.query == "index":
+            answer = at_once(partial(self._index, connection, frame))
         else:
             answer = at_once(partial(self._about_queue, connection, frame, query))
         self._when_current(connection, frame, answer)
+
+    def _index(self, connection: Connection, frame: Frame) -> None:
+        """Answer with an index that everything confirmed so far has: for a pin on another node."""
+        connection.send(Ok({"index": self._applied_index()}), frame.correlation)
 
     def _about_queue(self, connection: Connection, frame: Frame, query: QueueQuery) -> None:
         if query.queue is None or not self._machine.has_queue(query.queue):
@@ -114,8 +122,8 @@ class Queries:
                 connection.refuse(
                     frame.correlation,
                     Code.INVALID_ARGUMENT,
-                    f"unknown query {query.query!r}: use one of list, sessions, users, show, locks,"
-                    " delayed, consumers, producers",
+                    f"unknown query {query.query!r}: use one of list, sessions, users, index, show,"
+                    " locks, delayed, consumers, producers",
                 )
                 return
         answer = plain(found)

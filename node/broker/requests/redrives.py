@@ -27,13 +27,12 @@ from fifo.machine.contract import (
     to_list,
 )
 from fifo.wire import Code, Frame
-from fifo.wire.columns import ColumnError, decode_headers
 from fifo.wire.messages import Move, Ok, Redrive
 from fifo.words.settlement import Reason
 from node.broker import limits
 from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
-from node.broker.deliveries import ReadArea, entries_of
+from node.broker.deliveries import ReadArea, entries_of, has_headers
 from node.broker.proposals import Proposals, Waiter
 from node.broker.reads import WhenCurrent, at_once
 from node.broker.requests.dead_letters import Groups, line_of
@@ -402,20 +401,7 @@ def matches(chosen: Filter, run: Run, wall_ms: int, read: ReadArea) -> bool:
             own = 0 if run.attempts is None else run.attempts[0] - 1
             fits = (own if letter is None else letter.attempts) >= wanted
         else:
-            headers = _headers(run, read)
-            fits = all(headers.get(header) == value for header, value in wanted)
+            fits = has_headers(run, dict(wanted), read)
         if not fits:
             return False
     return True
-
-
-def _headers(run: Run, read: ReadArea) -> dict[str, str]:
-    """Read the headers of a message from the log."""
-    blob = run.headers
-    if blob is None:
-        return {}
-    area = read(run.index)
-    try:
-        return decode_headers(area[blob.blob_at : blob.blob_at + blob.blob_bytes])
-    except ColumnError:
-        return {}  # A foreign client sent headers that cannot be decoded: they match nothing.

@@ -21,6 +21,7 @@ _STATUS: Final[Mapping[str, int]] = {
     Code.PERMISSION_DENIED: 403,
     Code.QUEUE_NOT_FOUND: 404,
     Code.MESSAGE_NOT_FOUND: 404,
+    Code.PIN_GONE: 410,
     Code.QUEUE_EXISTS: 409,
     Code.QUEUE_FULL: 409,
     Code.IN_USE: 409,

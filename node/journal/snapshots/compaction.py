@@ -92,6 +92,8 @@ class Compaction:
     def _advance(self) -> Iterator[Job[Any] | int]:
         """Make the oldest snapshot that is kept the base."""
         store = self._store
+        if store.whole_log_holds:
+            return
         catalog = store.catalog
         whole_log = catalog.base is None and not store.short
         target = choose_base(catalog.snapshots, begins_at_one=whole_log)

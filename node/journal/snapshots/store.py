@@ -75,6 +75,7 @@ class SnapshotStore:
         self.files = entries.files
         self.catalog = entries.catalog
         self._pins: Counter[str] = Counter()
+        self._holds: list[BodyHold] = []
         self.short = False
         """Whether room is short, so that the newest snapshot is all that stays."""
         self.compaction: Compaction | None = Compaction(self.entries)
@@ -107,6 +108,7 @@ class SnapshotStore:
         locations.tally(0, len(locations), catalog.uses)
         for file in kept:
             self.entries.adopt_compacted_file(file)
+        self.end_holds()
         self.retire()
 
     # --- snapshots ---
@@ -124,6 +126,22 @@ class SnapshotStore:
         self._pins[meta.name] -= 1
         if self._pins[meta.name] <= 0:
             del self._pins[meta.name]
+
+    def hold(self) -> BodyHold:
+        """Keep what can be read now until that hold ends."""
+        newest = self.newest
+        hold = BodyHold(self, None if newest is None else newest.meta)
+        self._holds.append(hold)
+        return hold
+
+    def end_holds(self) -> None:
+        """End all holds: room is short, or another node's snapshot has replaced the log."""
+        for hold in list(self._holds):
+            hold.end()
+
+    def ended(self, hold: BodyHold) -> None:
+        """Forget a hold."""
+        self._holds.remove(hold)
 
     def figures(self) -> SnapshotStats:
         """For status and metrics."""
@@ -184,6 +202,34 @@ class SnapshotStore:
             if not more and self.compaction is compaction:
                 self.compaction = None
         return more
+
+
+class BodyHold:
+    """Every entry that the state of now points to stays readable until the `end` of this.
+
+    The newest snapshot of now stays, and so what it needs and all entries after it; without one,
+    the whole log does. `ended` without a call where room is short.
+    """
+
+    def __init__(self, store: SnapshotStore, meta: SnapshotMeta | None) -> None:
+        self._store = store
+        self._meta = meta
+        self.ended = False
+        if meta is None:
+            store.entries.whole_log_holds += 1
+        else:
+            store.pin(meta)
+
+    def end(self) -> None:
+        """Release it. Harmless when repeated."""
+        if self.ended:
+            return
+        self.ended = True
+        self._store.ended(self)
+        if self._meta is None:
+            self._store.entries.whole_log_holds -= 1
+        else:
+            self._store.unpin(self._meta)
 
 
 class SnapshotWriter:

@@ -199,6 +199,12 @@ class SnapshotManager:
         logger.info("event=installed index=%d state_bytes=%d", meta.index, meta.state_bytes)
         self._taker.clean_up()
 
+    def clean_up(self) -> None:
+        """Release soon what a hold has kept."""
+        if self._taker is not None:
+            self._taker.clean_up()
+            self.rests_until = self.rests_below = 0.0
+
     def close(self) -> None:
         """Give up what is in the making."""
         self._installation.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fifo.wire import messages as wire
+from fifo.wire import pins
 from fifo.wire.messages import Message
 from node.broker import limits, permissions
 from node.broker.permissions import Rights
@@ -125,3 +126,16 @@ def test_the_remembered_permissions_of_a_user_are_bounded() -> None:
     for i in range(3 * limits.RIGHTS_KNOWN_MAX):
         assert ann.may(Permission.PUBLISH, f"q{i}")
         assert len(ann._known) <= limits.RIGHTS_KNOWN_MAX
+
+
+def test_a_view_is_pinned_by_readers_and_shows_what_each_may_see() -> None:
+    page, queues = pins.Page(b"p" * 16, "q"), pins.PinQuery(b"p" * 16, "queues")
+    consumers = pins.PinQuery(b"p" * 16, "consumers", "q")
+    for reader in (rights("consume:q"), rights("manage:q")):
+        for message in (pins.Pin(), page, queues, consumers):
+            assert reader.refusal(message) is None
+        assert reader.refusal(pins.Page(b"p" * 16, "r")) is not None
+        assert reader.refusal(pins.PinQuery(b"p" * 16, "ranges", "r")) is not None
+    assert rights("publish:q declare:q").refusal(pins.Pin()) is not None
+    assert rights("", monitor=True).refusal(pins.Pin()) is None
+    assert rights("", monitor=True).refusal(page) is not None

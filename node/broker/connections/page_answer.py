@@ -1,0 +1,105 @@
+"""The answer to a page of a pinned view, made once all of its entries have been read.
+
+Owns the choice by headers, which lie in those entries, and the form of the answer. Must not know
+how the page was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fifo.machine.contract import PLACES, Run, Seen
+from fifo.wire import Buffer, Code, Frame, LocalProtocolError, encode
+from fifo.wire.pins import Page, Paged
+from node.broker import deliveries
+from node.broker.connections.connection import Connection
+from node.broker.pins import Pin
+
+_PLACE = {place: number for number, place in enumerate(PLACES)}
+
+
+class PageAnswer:
+    """A `node.broker.connections.output.Deferred`; until it is made the request is unanswered."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        frame: Frame,
+        found: Sequence[Seen],
+        after: int,
+        read: deliveries.ReadArea,
+        pin: Pin,
+    ) -> None:
+        """`frame` is the request, `found` the messages that it may be about."""
+        assert isinstance(frame.message, Page), "it answers a page"
+        self._connection = connection
+        self._correlation = frame.correlation
+        self._request = frame.message
+        self._found = found
+        self._after = after
+        self._read = read
+        self._pin = pin
+        self._areas: dict[int, memoryview] = {}
+        self.waits = True
+        connection.begin(0, len(found))
+
+    def make(self) -> list[Buffer]:
+        """See `Deferred`."""
+        frame: list[Buffer] = []
+        try:
+            if not self._at_hand():
+                return frame
+            frame = self._frame()
+            self._connection.answered(self._correlation)
+        except IndexError:
+            text = "the pinned view has ended while it was read: pin anew"
+            self._connection.refuse(self._correlation, Code.PIN_GONE, text)
+        except LocalProtocolError as error:
+            self._connection.refuse(self._correlation, Code.INTERNAL, str(error))
+        self.waits = False
+        self._connection.end(0, len(self._found))
+        return frame
+
+    def _at_hand(self) -> bool:
+        """Whether all entries are in memory; those that are stay there."""
+        runs = [seen.run for seen in self._found]
+        return deliveries.count_at_hand(runs, self._area) == len(runs)
+
+    def _frame(self) -> list[Buffer]:
+        request = self._request
+        wanted = dict(request.headers)
+        found = [
+            seen
+            for seen in self._found
+            if not wanted or deliveries.has_headers(seen.run, wanted, self._area)
+        ]
+        runs: list[Run] = [seen.run for seen in found]
+        if not request.bodies:
+            runs = [deliveries.without_body(run) for run in runs]
+        shown, raw = deliveries.peeked(request.queue, runs, self._area)
+        spots = tuple(
+            [(seen.run.count, seen.position, _PLACE[seen.place], seen.consumer, seen.token,
+              seen.since_ms, seen.until_ms, seen.cause) for seen in found]
+        )  # fmt: skip
+        answer = Paged(
+            shown.queue, shown.count, shown.columns, shown.runs, shown.dead_letters, spots,
+            self._after,
+        )  # fmt: skip
+        return encode(answer, self._correlation, raw)
+
+    def _area(self, index: int) -> memoryview:
+        """Read one area and keep it: not all of them may be in memory at the same time."""
+        area = self._areas.get(index)
+        if area is None:
+            if self._pin.ended is not None or self._pin.hold.ended:
+                raise IndexError("what the pin kept is let go of")
+            area = self._areas[index] = self._read(index)
+        return area
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        """See `Deferred`."""
+        for seen in self._found:
+            entries = deliveries.entries_of(seen.run)
+            missing = [index for index in entries if index not in self._areas]
+            if missing:
+                yield missing

@@ -1,0 +1,176 @@
+"""The pinned views of this node: the state and its bodies at one index of the log, for readers.
+
+Owns how many there are, who may have one more, and when each ends: unused for its lease, where room
+is short, where what they keep takes too much memory, or where another node's snapshot replaces the
+state. A pin is a frozen view of the machine, and a hold of the journal, so that both can be read
+while entries go on being applied. Must not know requests, or what is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from fifo.machine.contract import Machine, Past
+from fifo.wire import Code
+from fifo.wire.limits import PIN_BYTES
+from node.broker import limits
+from node.raft import BodyHold
+
+logger = logging.getLogger(__name__)
+
+SHORT: Final = "the disk of this node has too little room left"
+
+
+class Log(Protocol):
+    """The part of Raft that a pin stands on."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads."""
+
+    @property
+    def applied_index(self) -> int:
+        """Index of the newest entry applied."""
+
+    @property
+    def commit_index(self) -> int:
+        """Index of the newest entry known to be committed."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether this replica is known to differ from the majority."""
+
+    def knows_leader(self) -> bool:
+        """Whether a leader is known and connected."""
+
+    def waits_for(self) -> str | None:
+        """Describe what a recovering member waits for; None for every other one."""
+
+    def hold_bodies(self) -> BodyHold:
+        """Keep every entry that the state of now points to readable."""
+
+    def let_go(self, hold: BodyHold) -> None:
+        """End a hold."""
+
+
+class Pin:
+    """A view and a hold, under a name that any connection may use."""
+
+    def __init__(
+        self, name: bytes, user: str, index: int, past: Past, hold: BodyHold, lease_s: float
+    ) -> None:
+        self.name = name
+        self.user = user
+        self.index = index
+        self.past = past
+        self.hold = hold
+        self.lease_s = lease_s
+        self.until = 0.0
+        self.ended: str | None = None
+        """Why it ended; None while it lasts."""
+
+
+class Pins:
+    """The pins of one node, the one that was made first in front."""
+
+    def __init__(
+        self,
+        node: str,
+        log: Log,
+        machine: Callable[[], Machine],
+        now: Callable[[], float],
+        entropy: Callable[[int], bytes],
+        room_is_low: Callable[[], bool],
+    ) -> None:
+        self._node = node
+        self._log = log
+        self._machine = machine
+        self._now = now
+        self._entropy = entropy
+        self._room_is_low = room_is_low
+        self._pins: dict[bytes, Pin] = {}
+
+    def __len__(self) -> int:
+        return len(self._pins)
+
+    def lags(self, at_least: int) -> str | None:
+        """Why the state of now must not be shown to a reader who wants it `at_least` so new."""
+        log = self._log
+        waits = log.waits_for()
+        if waits is not None:
+            return f"node {self._node} recovers ({waits}): ask another node"
+        if log.differs:
+            return f"node {self._node} differs from the other replicas: ask another node"
+        if log.applied_index < at_least:
+            return f"node {self._node} has applied {log.applied_index} of {at_least} entries"
+        if at_least:
+            return None
+        if not (log.is_leader or log.knows_leader()):
+            return f"node {self._node} knows no leader, and so not how far behind it is"
+        if log.applied_index < log.commit_index:
+            return f"node {self._node} has applied {log.applied_index} of {log.commit_index}"
+        return None
+
+    def refusal(self, user: str) -> tuple[Code, str] | None:
+        """Why there may not be one pin more."""
+        own = sum(pin.user == user for pin in self._pins.values())
+        share = limits.PINS_MAX // limits.SHARE_PARTS if user else limits.PINS_MAX
+        if len(self._pins) >= limits.PINS_MAX or own >= share:
+            text = f"node {self._node} has {len(self)} pinned views, {own} of this user, at most"
+            return Code.OVERLOADED, f"{text} {limits.PINS_MAX} and {share}: end one, or ask later"
+        if self._room_is_low():
+            return Code.OVERLOADED, f"{SHORT} for a pinned view: ask another node"
+        return None
+
+    def make(self, user: str, lease_s: float) -> Pin:
+        """Pin the state of now."""
+        name = self._entropy(PIN_BYTES)
+        past = Past(self._machine().freeze())
+        hold = self._log.hold_bodies()
+        pin = self._pins[name] = Pin(name, user, self._log.applied_index, past, hold, lease_s)
+        pin.until = self._now() + lease_s
+        logger.info("event=pinned index=%d user=%s lease_s=%g", pin.index, user, lease_s)
+        return pin
+
+    def used(self, name: bytes) -> Pin | None:
+        """The pin of this name, whose lease begins anew; None where it has ended."""
+        pin = self._pins.get(name)
+        if pin is None:
+            return None
+        self._look_at(pin)
+        if pin.ended is not None:
+            return None
+        pin.until = self._now() + pin.lease_s
+        return pin
+
+    def _look_at(self, pin: Pin) -> None:
+        if pin.hold.ended:
+            self.end(pin, SHORT)
+        elif self._now() >= pin.until:
+            self.end(pin, "unused for its lease")
+
+    def end(self, pin: Pin, reason: str) -> None:
+        """End a pin: what it kept is let go of."""
+        if self._pins.pop(pin.name, None) is None:
+            return
+        pin.ended = reason
+        pin.past.release()
+        self._log.let_go(pin.hold)
+        logger.info("event=pin_ended index=%d user=%s reason=%s", pin.index, pin.user, reason)
+
+    def sweep(self) -> None:
+        """End what is over, and the oldest where all together keep too much."""
+        for pin in list(self._pins.values()):
+            self._look_at(pin)
+        kept = {pin.name: pin.past.kept_messages for pin in self._pins.values()}
+        while sum(kept.values()) > limits.PINNED_MESSAGES_MAX:
+            pin = next(iter(self._pins.values()))
+            del kept[pin.name]
+            self.end(pin, "the messages that pins keep take too much memory")
+
+    def replaced(self) -> None:
+        """End all: another node's snapshot has replaced the state."""
+        for pin in list(self._pins.values()):
+            self.end(pin, "a snapshot of another node has replaced the state")
