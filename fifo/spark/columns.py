@@ -42,9 +42,9 @@ TABLE: Final = "fifo.options"
 in its catalog no option, but the schema that was found when it was created."""
 
 
-def table_schema(given: Mapping[str, str], *, binary_keys: bool) -> sql.StructType:
+def table_schema(schema: sql.StructType, given: Mapping[str, str]) -> sql.StructType:
     """Return the schema of a table in Spark's catalog, which knows these options."""
-    first, *others = read_schema(binary_keys=binary_keys).fields
+    first, *others = schema.fields
     kept = {TABLE: json.dumps(dict(given))}
     return sql.StructType(
         [sql.StructField(first.name, first.dataType, first.nullable, kept), *others]
@@ -65,9 +65,8 @@ def sent(schema: sql.StructType) -> sql.StructType:
     return sql.StructType([field for field in schema.fields if field.name in _WRITTEN])
 
 
-def check_read_schema(given: sql.StructType, *, binary_keys: bool) -> None:
+def check_read_schema(given: sql.StructType, ours: sql.StructType) -> None:
     """Refuse a schema that the user gave and that is another one."""
-    ours = read_schema(binary_keys=binary_keys)
     if [(field.name, field.dataType.simpleString()) for field in given.fields] != [
         (field.name, field.dataType.simpleString()) for field in ours.fields
     ]:

@@ -13,12 +13,18 @@ HELD_MAX: Final = 65_535
 STEP_MESSAGES: Final = 10_000
 """Messages that one `reserve` may lock: the broker's bound."""
 
-GET_MESSAGES: Final = 1_000
-"""Messages of one `get` or `peek`: the broker's bound."""
+SCAN_LEASE_S: Final = 120.0
+"""Lease of the view that a batch read pins: what may pass between its plan and its first task, or
+between two tries of a task. Tasks renew it while they live."""
 
-PEEK_UNCUT_BYTES: Final = 3 * 2**20
-"""Bodies of a peek with fewer bytes were not cut short: the broker ends one before 4 MiB, and a
-body has at most 1 MiB."""
+SCAN_MESSAGES: Final = 5_000
+"""Messages of one page of a scan, and rows of one Arrow batch; the broker ends one at 4 MiB."""
+
+SCAN_PART_MESSAGES: Final = 100_000
+"""Messages of a queue for which a scan has a task, by default."""
+
+SCAN_PARTS_MAX: Final = 64
+"""Tasks of a scan by default: each has a connection."""
 
 FETCH_MESSAGES: Final = 500
 """Messages that a task fetches at once, and rows of one Arrow batch: enough for the cost of a

@@ -17,14 +17,17 @@ import fifo
 from fifo.client import durations, from_url
 from fifo.spark import limits
 
+TABLES: Final = ("queues", "consumers", "locks", "delayed", "dead_letters")
+
 BATCH_READ: Final = "a batch read"
 STREAM_READ: Final = "a streaming read"
 BATCH_WRITE: Final = "a batch write"
 STREAM_WRITE: Final = "a streaming write"
 
 MANUAL: Final = "manual"
-PEEK: Final = "peek"
-ACK_MODES: Final = (MANUAL, PEEK)
+NOTHING: Final = "none"
+ACK_MODES: Final = (NOTHING, MANUAL)
+STATES: Final = ("ready", "locked", "delayed", "dead")
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
@@ -35,8 +38,10 @@ class Settings:
     """Options as the rest of the room uses them; None where nothing was said. Pickled to tasks."""
 
     url: str
-    queue: str
-    partitions: int = 1
+    queue: str = ""
+    partitions_given: int | None = None
+    table: str | None = None
+    state: str | None = None
     ack_mode: str | None = None
     reservation: str | None = None
     max_messages: int | None = None
@@ -53,9 +58,14 @@ class Settings:
         # The url holds a password.
         return f"<fifo settings, queue {self.queue!r}>"
 
+    @property
+    def partitions(self) -> int:
+        """Tasks of what is taken."""
+        return self.partitions_given or 1
+
     def where(self) -> str:
         """The beginning of an error."""
-        return f"queue {self.queue!r}"
+        return f"queue {self.queue!r}" if self.queue else f"table {self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +150,15 @@ def _seconds(text: str, name: str) -> float:
         return durations.parse_ms(text, f"option {name}") / 1000
 
 
-def _ack_mode(text: str, name: str) -> str:
-    if text.lower() not in ACK_MODES:
-        raise fifo.InvalidArgument(
-            f"option {name}: must be one of {', '.join(ACK_MODES)}, not {text[:40]!r}"
-        )
-    return text.lower()
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def check(text: str, name: str) -> str:
+        if text.lower() not in words:
+            raise fifo.InvalidArgument(
+                f"option {name}: must be one of {', '.join(words)}, not {text[:40]!r}"
+            )
+        return text.lower()
+
+    return check
 
 
 _READS: Final = frozenset({BATCH_READ, STREAM_READ})
@@ -162,8 +175,10 @@ OPTIONS: Final = (
     _Option("token", "token", _secret, _ALL),
     _Option("passwordFile", "password_file", _secret_in, _ALL),
     _Option("tokenFile", "token_file", _secret_in, _ALL),
-    _Option("partitions", "partitions", _integer(1, limits.PARTITIONS_MAX), _READS),
-    _Option("ackMode", "ack_mode", _ack_mode, frozenset({BATCH_READ})),
+    _Option("partitions", "partitions_given", _integer(1, limits.PARTITIONS_MAX), _READS),
+    _Option("ackMode", "ack_mode", _one_of(*ACK_MODES), frozenset({BATCH_READ})),
+    _Option("table", "table", _one_of(*TABLES), frozenset({BATCH_READ})),
+    _Option("state", "state", _one_of(*STATES), frozenset({BATCH_READ})),
     _Option("reservation", "reservation", _name, _READS),
     _Option(
         "maxMessages",
@@ -203,7 +218,7 @@ def parse(given: Mapping[str, str], use: str) -> Settings:
     """The settings for one use. Raises InvalidArgument, in one line that names the option."""
     found = _checked(given, frozenset({use}))
     for name in ("url", "queue"):
-        if name not in found:
+        if name not in found and not (name == "queue" and "table" in found):
             raise fifo.InvalidArgument(
                 f'option {name} is missing: .option("{name}", ...); a table has options where it'
                 " was created without a list of columns, and for reads alone: insert into a"
@@ -257,7 +272,7 @@ def of_table(given: Mapping[str, str]) -> dict[str, str] | None:
         plain.pop(name, None)
     found = _checked(plain, _READS)
     for name in ("url", "queue"):
-        if name not in found:
+        if name not in found and not (name == "queue" and "table" in found):
             raise fifo.InvalidArgument(f"option {name} is missing: OPTIONS ({name} '...')")
     if {"password", "token"} & plain.keys() or "@" in urlsplit(plain["url"]).netloc:
         raise fifo.InvalidArgument(
@@ -276,6 +291,12 @@ def fitting(given: Mapping[str, str], use: str) -> dict[str, str]:
 def binary_keys(given: Mapping[str, str]) -> bool:
     """Whether the column `key` is binary; it is asked for before it is known what is read how."""
     return bool(_checked(given, _READS).get("binary_keys", False))
+
+
+def system_table(given: Mapping[str, str]) -> str | None:
+    """The system table that is read, if any; asked for before it is known what is read how."""
+    table: str | None = _checked(given, _READS).get("table")
+    return table
 
 
 def _checked(given: Mapping[str, str], uses: frozenset[str]) -> dict[str, Any]:
@@ -314,31 +335,31 @@ def _needs_reservation(settings: Settings, why: str) -> None:
 
 
 def _check_batch(settings: Settings, found: dict[str, Any]) -> None:
-    if settings.ack_mode is None:
-        # Every default would either lose messages or hide some of them.
-        raise fifo.InvalidArgument(
-            'option ackMode is missing: "peek" shows the front of the queue, "manual" takes under'
-            " the name of a reservation, and fifo.spark.taken(...) acks after the work"
-        )
     if settings.ack_mode == MANUAL:
         _needs_reservation(settings, "ackMode=manual keeps what was read under this name")
         _at_most(settings, limits.HELD_MAX)
+        for field in ("table", "state"):
+            if field in found:
+                raise fifo.InvalidArgument(
+                    f"option {field} is for reads that take nothing: leave ackMode out"
+                )
         return
-    _at_most(settings, limits.GET_MESSAGES)
     for field, name in _TAKING.items():
         if field in found:
             raise fifo.InvalidArgument(
-                f"option {name} has no effect with ackMode=peek: use ackMode=manual with it"
+                f"option {name} has no effect on a read that takes nothing: use ackMode=manual"
             )
+    if settings.table is not None:
+        for field, name in _OF_MESSAGES.items():
+            if field in found:
+                raise fifo.InvalidArgument(f"option {name} has no effect with the option table")
 
 
-_TAKING: Final = {
-    "reservation": "reservation",
-    "lock_s": "lock",
-    "max_lock_s": "maxLock",
-    "partitions": "partitions",
-}
+_TAKING: Final = {"reservation": "reservation", "lock_s": "lock", "max_lock_s": "maxLock"}
 """Options of what takes messages: field and name."""
+
+_OF_MESSAGES: Final = {"state": "state", "binary_keys": "binaryKeys", "max_messages": "maxMessages"}
+"""Options of what reads messages."""
 
 
 def _at_most(settings: Settings, most: int) -> None:

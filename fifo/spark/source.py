@@ -6,12 +6,14 @@ processes of its own: it keeps its options and nothing else.
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 import fifo
-from fifo.spark import columns, options
-from fifo.spark.reading import FifoReader, reader_for
+from fifo.spark import columns, options, tables
+from fifo.spark.reading import reader_for
 from fifo.spark.streaming import FifoStreamReader
 from fifo.spark.writing import FifoStreamWriter, FifoWriter, see_the_queue
 
@@ -28,20 +30,19 @@ class FifoDataSource(DataSource):
         """The columns of every read; of a table that is created they keep its options."""
         table = options.of_table(self.options)
         if table is None:
-            return columns.read_schema(binary_keys=options.binary_keys(self.options))
-        is_binary = options.binary_keys(options.fitting(table, options.BATCH_READ))
-        return columns.table_schema(table, binary_keys=is_binary)
+            return _schema_of(self.options)
+        return columns.table_schema(_schema_of(options.fitting(table, options.BATCH_READ)), table)
 
-    def reader(self, schema: StructType) -> FifoReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         settings = options.parse(self._given(schema, options.BATCH_READ), options.BATCH_READ)
-        columns.check_read_schema(schema, binary_keys=settings.binary_keys)
+        columns.check_read_schema(schema, _schema_of(settings))
         return reader_for(settings)
 
     def streamReader(self, schema: StructType) -> FifoStreamReader:
         """For `spark.readStream`."""
         settings = options.parse(self._given(schema, options.STREAM_READ), options.STREAM_READ)
-        columns.check_read_schema(schema, binary_keys=settings.binary_keys)
+        columns.check_read_schema(schema, _schema_of(settings))
         return FifoStreamReader(settings)
 
     def writer(self, schema: StructType, overwrite: bool) -> FifoWriter:
@@ -65,6 +66,17 @@ class FifoDataSource(DataSource):
         """The options of this use, above those of the table where it is one."""
         table = columns.table_options(schema) or {}
         return {**options.fitting(table, use), **self.options}
+
+
+def _schema_of(given: Mapping[str, str] | options.Settings) -> StructType:
+    """The columns of messages, or of a system table."""
+    if isinstance(given, options.Settings):
+        table, binary_keys = given.table, given.binary_keys
+    else:
+        table, binary_keys = options.system_table(given), options.binary_keys(given)
+    return (
+        columns.read_schema(binary_keys=binary_keys) if table is None else tables.schema_of(table)
+    )
 
 
 def _append_only(overwrite: bool) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
 
 from fifo.spark import options
 from fifo.spark.options import Settings
-from fifo.spark.reading import FifoReader, reader_for
+from fifo.spark.reading import reader_for
 from fifo.spark.streaming import FifoStreamReader
 from fifo.spark.writing import Published, Sending
 
@@ -21,7 +22,7 @@ def settings(use: str, url: str, queue: str, given: dict[str, Any]) -> Settings:
     return options.parse({"url": url, "queue": queue, **texts}, use)
 
 
-def batch_reader(url: str, queue: str, **given: Any) -> FifoReader:
+def batch_reader(url: str, queue: str, **given: Any) -> DataSourceReader:
     """Make the reader of `spark.read`."""
     return reader_for(settings(options.BATCH_READ, url, queue, given))
 

@@ -33,7 +33,7 @@ def test_source_sink_and_load_job_run_on_workers_without_the_server(
     for queue in ("batch", "stream"):
         client.declare(fifo.QueueSpec(queue))
         rows.write.format("fifo").mode("append").options(url=url, queue=queue).save()
-    read = spark.read.format("fifo").options(url=url, queue="batch", ackMode="peek").load()
+    read = spark.read.format("fifo").options(url=url, queue="batch").load()
     assert len(read.collect()) == COUNT
     source = spark.readStream.format("fifo").options(url=url, queue="stream", reservation="r")
     query = source.load().writeStream.format("memory").queryName("streamed")

@@ -106,11 +106,11 @@ def test_written_rows_are_read_with_every_column(source: Source, spark: SparkSes
     # Spark itself refuses a save() without a mode, before it asks the source anything.
     with pytest.raises(Exception, match=r"UNSUPPORTED_DATA_SOURCE_SAVE_MODE.*Append"):
         rows.write.format("fifo").options(url=source.url, queue=source.queue).save()
-    [row] = source.read(ackMode="peek").collect()
+    [row] = source.read().collect()
     assert (row.body, row.key, row.headers, row.priority) == (b"one", "k", {"h": "v"}, 7)
     assert (row.attempt, row.queue) == (1, source.queue)
     with pytest.raises(Exception, match="fifo") as refused:
-        source.read(ackMode="peek", maxMessage="3").collect()
+        source.read(maxMessage="3").collect()
     assert last_line(refused.value).endswith("did you mean maxMessages?")
 
 

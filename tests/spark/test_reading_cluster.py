@@ -6,14 +6,14 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import fifo
 import fifo.spark
 from fifo.blocking import BlockingClient
 from fifo.machine import limits as machine_limits
 from fifo.spark import SourceError
-from fifo.spark.reading import FifoReader
+from fifo.spark.scanning import ScanPart
 from node.broker.broker import Broker
 from tests.spark.conftest import Cluster
 from tests.spark.reads import batch_reader, bodies, planned, rows
@@ -30,7 +30,7 @@ def fill(client: BlockingClient, queue: str, count: int) -> list[bytes]:
     return found
 
 
-def read_all(reader: FifoReader) -> list[bytes]:
+def read_all(reader: DataSourceReader) -> list[bytes]:
     return bodies(planned(reader))
 
 
@@ -41,7 +41,7 @@ def depth(client: BlockingClient, queue: str) -> tuple[int, int]:
 
 def test_every_column_round_trips(cluster: Cluster, client: BlockingClient, queue: str) -> None:
     confirm = client.publish(queue, b"\x00", key="k", headers={"a": "1"}, priority=7)
-    [row] = rows(planned(batch_reader(cluster.url, queue, ackMode="peek"))[0])
+    [row] = rows(planned(batch_reader(cluster.url, queue))[0])
     published_at = row.pop("published_at")
     assert abs((datetime.now(UTC) - published_at).total_seconds()) < 60
     assert row == {
@@ -90,8 +90,8 @@ def test_a_key_that_is_no_text_needs_the_option(
 ) -> None:
     client.publish(queue, b"x", key=b"\xff")
     with pytest.raises(SourceError, match=r'is not UTF-8; read with \.option\("binaryKeys"'):
-        bodies(planned(batch_reader(cluster.url, queue, ackMode="peek")))
-    [task] = planned(batch_reader(cluster.url, queue, ackMode="peek", binaryKeys="true"))
+        bodies(planned(batch_reader(cluster.url, queue)))
+    [task] = planned(batch_reader(cluster.url, queue, binaryKeys="true"))
     assert [row["key"] for row in rows(task)] == [b"\xff"]
 
 
@@ -220,43 +220,62 @@ def _until_taken(client: BlockingClient, queue: str) -> list[fifo.blocking.Block
     return client.get(queue, wait=10)
 
 
-class TestPeek:
-    """`ackMode=peek`."""
+class TestScan:
+    """A read that takes nothing: the default."""
 
-    def test_a_peek_takes_nothing(
+    def test_a_read_takes_nothing(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
         found = fill(client, queue, 5)
-        reader = batch_reader(cluster.url, queue, ackMode="peek", maxMessages=3)
+        reader = batch_reader(cluster.url, queue, maxMessages=3)
         for _ in range(2):
             assert bodies(planned(reader)) == found[:3]
         assert depth(client, queue) == (5, 0)
         [message] = client.get(queue)
         assert message.attempt == 1
 
-    def test_a_peek_shows_at_most_a_thousand_messages_and_four_mib_of_bodies(
+    def test_a_read_shows_all_in_parts_whatever_becomes_of_them_meanwhile(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
-        fill(client, queue, 1001)
-        with pytest.raises(SourceError, match=r'shows 1000 of 1001 .*"maxMessages", 1000'):
-            bodies(planned(batch_reader(cluster.url, queue, ackMode="peek")))
-        most = batch_reader(cluster.url, queue, ackMode="peek", maxMessages=1000)
-        assert len(bodies(planned(most))) == 1000
-        large = f"{queue}.large"
-        client.declare(fifo.QueueSpec(large))
+        found = fill(client, queue, 5_000)
+        held = client.get(queue, 10)
+        tasks = planned(batch_reader(cluster.url, queue, partitions=3))
+        assert len(tasks) == 3
+        client.settle_many(held)
+        client.purge(queue)
+        fill(client, queue, 7)
+        assert bodies(tasks) == found
+
+    def test_large_bodies_come_in_pages(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
         for n in range(6):
-            client.publish(large, b"%d" % n * 1_000_000)
-        with pytest.raises(SourceError, match=r'shows 4 of 6 messages.*"maxMessages", 4'):
-            bodies(planned(batch_reader(cluster.url, large, ackMode="peek")))
-        shown = bodies(planned(batch_reader(cluster.url, large, ackMode="peek", maxMessages=4)))
-        assert [body[:1] for body in shown] == [b"0", b"1", b"2", b"3"]
-        assert depth(client, large) == (6, 0)
+            client.publish(queue, b"%d" % n * 1_000_000)
+        shown = bodies(planned(batch_reader(cluster.url, queue)))
+        assert [body[:1] for body in shown] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+    def test_a_state_is_chosen(self, cluster: Cluster, client: BlockingClient, queue: str) -> None:
+        found = fill(client, queue, 5)
+        client.get(queue, 2)
+        for state, wanted in (("ready", found[2:]), ("locked", found[:2]), ("delayed", [])):
+            assert bodies(planned(batch_reader(cluster.url, queue, state=state))) == wanted
 
     def test_an_empty_queue_has_no_rows(self, cluster: Cluster, queue: str) -> None:
-        assert bodies(planned(batch_reader(cluster.url, queue, ackMode="peek"))) == []
+        assert bodies(planned(batch_reader(cluster.url, queue))) == []
+
+    def test_a_view_that_has_ended_fails_the_task(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        fill(client, queue, 5)
+        reader = batch_reader(cluster.url, queue)
+        [part] = reader.partitions()
+        assert isinstance(part, ScanPart)
+        client.pinned(part.ref).close()
+        with pytest.raises(SourceError, match="pin anew"):
+            list(reader.read(part))
 
 
-@pytest.mark.parametrize("given", [{"ackMode": "peek"}, {"ackMode": "manual", "reservation": "r"}])
+@pytest.mark.parametrize("given", [{}, {"ackMode": "manual", "reservation": "r"}])
 def test_a_wrong_queue_or_url_is_said_when_the_read_is_planned(
     cluster: Cluster, given: dict[str, str]
 ) -> None:

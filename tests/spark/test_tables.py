@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import TaskContext
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.functions import udf
 
 import fifo
 from fifo.blocking import BlockingClient
@@ -30,7 +32,7 @@ def test_a_view_is_inserted_into_and_read(
 ) -> None:
     fill(client, view, 2)
     spark.sql(f"INSERT INTO {view} (key, body) SELECT 'k', cast('paid' as binary)")
-    create(spark, "TEMPORARY VIEW", "front", url=cluster.url, queue=view, ackMode="peek")
+    create(spark, "TEMPORARY VIEW", "front", url=cluster.url, queue=view)
     rows = spark.sql("SELECT cast(body as string) AS body, key, priority FROM front").collect()
     assert [tuple(row) for row in rows] == [("0", None, 4), ("1", None, 4), ("paid", "k", 4)]
     assert depth(client, view) == (3, 0)
@@ -43,7 +45,7 @@ def test_dead_letters_go_back_by_sql(
     client.declare(fifo.QueueSpec(dead))
     client.publish(dead, b"again", key="k", headers={"a": "1"}, priority=7)
     client.publish(dead, b"never")
-    create(spark, "TEMPORARY VIEW", "failed", url=cluster.url, queue=dead, ackMode="peek")
+    create(spark, "TEMPORARY VIEW", "failed", url=cluster.url, queue=dead)
     spark.sql(f"INSERT INTO {view} SELECT * FROM failed WHERE cast(body as string) = 'again'")
     [message] = client.peek(view, 5)
     found = (message.body, message.key, message.headers, message.priority)
@@ -54,7 +56,7 @@ def test_a_table_of_the_catalog_is_read_and_not_inserted_into(
     spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, view: str
 ) -> None:
     fill(client, queue, 2)
-    create(spark, "TABLE", "backlog", url=cluster.url, queue=queue, ackMode="peek")
+    create(spark, "TABLE", "backlog", url=cluster.url, queue=queue)
     try:
         assert spark.table("backlog").count() == 2
         for rows in ("TABLE backlog", "(body) SELECT cast('x' as binary)"):
@@ -72,7 +74,7 @@ def test_a_table_with_a_secret_or_a_list_of_columns_is_refused(
     for more, words in (
         ({"url": "fifo://me:secret@h:1"}, "leave secrets to passwordFile"),
         ({"user": "me", "password": "secret"}, "leave secrets to passwordFile"),
-        ({"ackMod": "peek"}, "did you mean ackMode"),
+        ({"ackMod": "none"}, "did you mean ackMode"),
     ):
         with pytest.raises(Exception, match=words) as refused:
             create(spark, "TABLE", "t", **{"url": cluster.url, "queue": queue, **more})
@@ -90,3 +92,69 @@ def test_nothing_is_overwritten(spark: SparkSession, client: BlockingClient, vie
     with pytest.raises(Exception, match="a queue can only be appended to"):
         spark.sql(f"INSERT OVERWRITE {view} (body) SELECT cast('x' as binary)")
     assert depth(client, view) == (2, 0)
+
+
+def test_system_tables_show_locks_delays_consumers_queues_and_dead_letters(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    work, dead = f"{queue}.work", f"{queue}.work.dead"
+    client.declare(fifo.QueueSpec(work, dead_letter=dead))
+    client.publish(work, b"poison", key="k", headers={"a": "1"})
+    client.publish(work, b"held", key="k2")
+    client.publish(work, b"later", delay=60)
+    poison, held = client.get(work, 2)
+    poison.terminate("bad", exception=ValueError("no"))
+
+    def table(name: str, **options: str) -> list[Row]:
+        read = spark.read.format("fifo").options(url=cluster.url, table=name, **options)
+        return read.load().collect()
+
+    (lock,) = table("locks", queue=work)
+    assert (lock.id, lock.key, lock.attempt, lock.token) == (held.id, "k2", 1, held.token)
+    assert (lock.client, lock.consumer) == ("fifo-python", held.consumer)
+    assert (lock.locked_until - lock.locked_at).total_seconds() == 30
+    (delayed,) = table("delayed", queue=work)
+    assert (delayed.cause, delayed.failures) == ("published", 0)
+    (letter,) = table("dead_letters", queue=dead)
+    assert (letter.body, letter.source, letter.reason) == (b"poison", work, "terminated")
+    assert (letter.exception_type, letter.exception) == ("ValueError", "ValueError: no")
+    assert (letter.headers, letter.id) == ({"a": "1"}, poison.id)
+    assert letter.stack is not None
+    assert letter.died_at is not None
+    (consumer,) = table("consumers", queue=work)
+    assert (consumer.consumer, consumer.held) == (held.consumer, 1)
+    rows = {row.queue: row for row in table("queues")}
+    assert (rows[work].ready, rows[work].locked, rows[work].delayed) == (0, 1, 1)
+    assert work in {row.queue for row in table("locks")}, "without a queue it is of all"
+    held.ack()
+
+
+def test_system_tables_are_tables_of_the_catalog(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    fill(client, queue, 3)
+    create(spark, "TABLE", "fifo_queues", url=cluster.url, table="queues")
+    try:
+        [row] = spark.sql(f"SELECT ready FROM fifo_queues WHERE queue = '{queue}'").collect()
+        assert row.ready == 3
+    finally:
+        spark.sql("DROP TABLE fifo_queues")
+
+
+def test_a_read_shows_all_even_where_a_task_fails_once_and_takes_nothing(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    fill(client, queue, 3_000)
+
+    @udf("boolean")
+    def once(body: bytes) -> bool:
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0 and context.partitionId() == 0:
+            raise RuntimeError("the first attempt fails")
+        return True
+
+    options = {"url": cluster.url, "queue": queue, "partitions": "2"}
+    read = spark.read.format("fifo").options(**options).load()
+    assert read.where(once("body")).count() == 3_000
+    assert read.limit(5).count() == 5
+    assert depth(client, queue) == (3_000, 0)

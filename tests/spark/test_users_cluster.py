@@ -33,7 +33,7 @@ def _story(ann: str) -> None:
     with pytest.raises(SourceError, match="check user and password in the option url") as unknown:
         see_the_queue(settings(options.BATCH_WRITE, stranger, "orders", {}))
     for read in (
-        batch_reader(bob, "others", ackMode="peek").partitions,
+        batch_reader(bob, "others").partitions,
         batch_reader(bob, "others", ackMode="manual", reservation="r").partitions,
         stream_reader(bob, "others", reservation="r").initialOffset,
     ):
@@ -42,4 +42,4 @@ def _story(ann: str) -> None:
     for error in (denied, unknown):
         assert "\n" not in str(error.value)
         assert "password@" not in str(error.value)
-    assert bodies(planned(batch_reader(bob, "orders", ackMode="peek"))) == [b"one", b"two"]
+    assert bodies(planned(batch_reader(bob, "orders"))) == [b"one", b"two"]
