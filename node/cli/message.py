@@ -18,6 +18,7 @@ from node.cli.confirmation import Yes, confirm
 from node.cli.errors import UsageProblem
 from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row
 from node.cli.publish import one_body
+from node.cli.scan import scan
 from node.cli.session import Json, Url, run
 from node.cli.tables import Column
 from node.cli.text import duration, seconds_text
@@ -105,6 +106,9 @@ def find(
     _draw(page.messages)
     if page.after:
         output.note(f"more: --after {page.after}")
+
+
+app.command(epilog="Example: fifo message scan orders.dlq --state dead --limit 0 --json")(scan)
 
 
 def _draw(messages: Sequence[fifo.FoundMessage]) -> None:

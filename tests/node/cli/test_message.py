@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +34,7 @@ async def test_an_operator_acts_on_one_message(cli: Callable[..., Done], tmp_pat
 
         async with fifo.connect(url, name="worker-7") as client:
             await client.declare(fifo.QueueSpec("orders", dead_letter="dlq"))
+            await client.declare(fifo.QueueSpec("scanned"))
             one = (await client.publish("orders", b"4711", key="c7")).id
             await client.get("orders")
 
@@ -42,6 +44,19 @@ async def test_an_operator_acts_on_one_message(cli: Callable[..., Done], tmp_pat
             found = (await ok("find", "orders", "--key", "c7", "--json")).json
             assert ([each["id"] for each in found["messages"]], found["after"]) == ([one], 0)
             assert (await ok("find", "orders", "--place", "delayed")).err == "none\n"
+
+            # A scan is of one index, and goes on in the same view.
+            await client.publish_many("scanned", [b"%d" % n for n in range(5)])
+            first = (await ok("scan", "scanned", "--limit", "2", "--json")).out.splitlines()
+            assert [json.loads(line).get("body") for line in first] == ["0", "1", None]
+            await client.purge("scanned")
+            cursor = json.loads(first[-1])["cursor"]
+            rest = (await ok("scan", "scanned", "--cursor", cursor, "--json")).out.splitlines()
+            assert [json.loads(line)["body"] for line in rest] == ["2", "3", "4"]
+            assert (await ok("scan", "scanned")).err == "none\n"
+            table = (await ok("scan", "orders", "--state", "locked")).out
+            assert "locked" in table
+            assert "4711" in table
 
             # What destroys or disturbs has to be confirmed, and says what it is about.
             asked = await message("unlock", "orders", one)
