@@ -146,7 +146,7 @@ def test_a_read_shows_all_even_where_a_task_fails_once_and_takes_nothing(
 ) -> None:
     fill(client, queue, 3_000)
 
-    @udf("boolean")
+    @udf("boolean", useArrow=False)
     def once(body: bytes) -> bool:
         context = TaskContext.get()
         if context is not None and context.attemptNumber() == 0 and context.partitionId() == 0:
