@@ -121,8 +121,8 @@ FLOORS: dict[str, Room] = {
         " node.testing fifo.testing fifo.celery fifo.dramatiq fifo.taskiq pytest_fifo pyspark_fifo"
         " node.__main__ fifo.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
-        " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t matplotlib rich"
-        " typer click crc32c xdist uvloop mypy PIL",
+        " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t pika matplotlib"
+        " rich typer click crc32c xdist uvloop mypy PIL",
     ),
 }
 

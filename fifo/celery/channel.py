@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
@@ -46,6 +47,8 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         self._options = connection.options
         self._subscriptions: dict[str, Subscription] = {}
         self._open: dict[str, tuple[fifo.Message, Subscription | None]] = {}
+        self._requeued: dict[str, float] = {}
+        """Queues of messages that were requeued, until when those avoid this session."""
         self._prefetch = 0
         self._tags = count(1)
 
@@ -252,7 +255,11 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Message | None:
         """The next message, None where there is none."""
-        found = self._call(queue, self._bridge.client.get(queue, auto_renew=not no_ack))
+        wait_s = max(self._requeued.get(queue, 0.0) - time.monotonic(), 0.0)
+        work = self._bridge.client.get(queue, wait=wait_s, auto_renew=not no_ack)
+        found = self._call(queue, work)
+        if wait_s:
+            self._requeued.pop(queue, None)
         for message in found:
             if no_ack:
                 self._bridge.soon(self._bridge.client.ack_many, [message])
@@ -272,8 +279,11 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         Waits for the receipt: a `basic_get` that follows finds the message.
         """
         message = self._settled(delivery_tag)
-        if message is not None:
-            self._bridge.call(message.release() if requeue else _rejected(message))
+        if message is None:
+            return
+        if requeue:
+            self._requeued[message.queue] = time.monotonic() + limits.RELEASED_AVOIDS_S
+        self._bridge.call(message.release() if requeue else _rejected(message))
 
     def basic_recover(self, requeue: bool = False) -> None:
         """Give back all that is not settled."""

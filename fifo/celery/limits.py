@@ -29,3 +29,7 @@ CLOSE_S: Final = 5.0
 DEAD_TTL_S: Final = 7 * 86_400.0
 """Seconds that a rejected task is kept where the app has named no dead-letter queue: long enough to
 be found and sent back, and nothing that grows for ever."""
+
+RELEASED_AVOIDS_S: Final = 1.1
+"""Seconds for which a message is not handed to the session that gave it back (semantics.md 7.3),
+and a little for the way: a `basic_get` after a requeue waits for it that long."""

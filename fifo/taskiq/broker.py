@@ -56,9 +56,10 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
         return self._client
 
     async def startup(self) -> None:
-        """Connect, and declare the queue."""
-        self._client = await fifo.connect(self._url, **self._connection)
-        self._there.clear()
+        """Connect, and declare the queue; once, however often it is called."""
+        if self._client is None:
+            self._client = await fifo.connect(self._url, **self._connection)
+            self._there.clear()
         await self._ensure(self._queue)
         await super().startup()
 

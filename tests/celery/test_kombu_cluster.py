@@ -200,6 +200,18 @@ def test_get_without_a_consumer(kombu: Connection, cluster_client: BlockingClien
     assert cluster_client.queue("orders").messages == 0
 
 
+def test_a_get_finds_what_was_requeued_a_moment_ago(kombu: Connection) -> None:
+    queue = Queue("orders")
+    publish(kombu, [1], queue)
+    with kombu.channel() as channel:
+        bound = queue(channel)
+        bound.get().requeue()
+        again = bound.get()
+        assert again.payload == 1
+        again.ack()
+        assert bound.get() is None
+
+
 def test_a_consumer_without_acks_holds_nothing(
     kombu: Connection, cluster_client: BlockingClient
 ) -> None:

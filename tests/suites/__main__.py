@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.suites import environment, page, redis_server
-from tests.suites.plans import PLANS
-from tests.suites.running import Outcome, run
+from tests.suites import environment, flower, page, redis_server
+from tests.suites.plans import CELERY, PLANS
+from tests.suites.running import run
 from tests.support.cluster import loopback_config
 from tests.support.shared import SharedCluster
 
@@ -44,16 +45,20 @@ def main() -> int:
         cluster = SharedCluster(loopback_config(folder, 3))
         ends.callback(cluster.close)
         cluster.make_ready()
-        found = [run(plan, cluster.url, port if plan.needs_redis else None) for plan in plans]
-    for outcome in found:
-        _show(outcome)
-        if options.write:
-            page.write(outcome)
-    return 1 if any(outcome.faults for outcome in found) else 0
-
-
-def _show(outcome: Outcome) -> None:
-    print(page.block(outcome, "this checkout", "now"))
+        wrong = 0
+        if CELERY in plans:
+            try:
+                print(flower.look(cluster.url, folder), flush=True)
+            except (AssertionError, subprocess.SubprocessError) as error:
+                wrong += 1
+                print(error, file=sys.stderr, flush=True)
+        for plan in plans:
+            outcome = run(plan, cluster.url, port if plan.needs_redis else None)
+            wrong += len(outcome.faults)
+            print(page.block(outcome, "this checkout", "now"), flush=True)
+            if options.write:
+                page.write(outcome)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -21,10 +21,12 @@ ENVIRONMENT: Final = FOLDER / "venv"
 PYTHON: Final = ENVIRONMENT / "bin" / "python"
 
 OF_THE_SUITES: Final = (
+    "cbor2",
     "cryptography",
     "django",
     "flower",
     "freezegun",
+    "orjson",
     "pika",
     "pydantic",
     "pytest-asyncio",
@@ -41,7 +43,7 @@ def make(packages: Sequence[str]) -> None:
     """Have the environment, with these packages as the lock has them, and this checkout."""
     if not PYTHON.exists():
         venv.create(ENVIRONMENT, with_pip=True)
-    pinned = [f"{name}=={version(name)}" for name in [*packages, "pytest"]]
+    pinned = [f"{name}=={version(name)}" for name in [*packages, "msgpack", "pytest"]]
     _pip(PYTHON, "install", *pinned, *OF_THE_SUITES)
     _pip(PYTHON, "install", "--no-deps", "--editable", str(ROOT))
 
@@ -60,4 +62,4 @@ def source(package: str) -> Path:
 
 
 def _pip(python: Path, *arguments: str) -> None:
-    subprocess.run([python, "-m", "pip", arguments[0], "--quiet", *arguments[1:]], check=True)
+    subprocess.run([python, "-m", "pip", arguments[0], "-qqq", *arguments[1:]], check=True)

@@ -17,7 +17,7 @@ from tests.suites.running import Outcome
 COLUMNS: Final = 118
 """Of a line of a page."""
 
-ROW_COLUMNS: Final = 158
+ROW_COLUMNS: Final = 156
 """Of a row of a table."""
 
 
@@ -61,7 +61,7 @@ def _rows(reasons: Counter[str], words: str) -> list[str]:
 def _row(test: str, words: str, why: str) -> str:
     short = test if len(test) <= ROW_COLUMNS // 2 else f"{test[: ROW_COLUMNS // 2]}..."
     room = ROW_COLUMNS - len(short) - len(words) - 10
-    text = why.replace("|", "/").replace("<", "(").replace(">", ")")
+    text = why.replace(f"{ROOT}/", "").replace("|", "/").replace("<", "(").replace(">", ")")
     return f"| {short} | {words} | {text if len(text) <= room else text[:room] + '...'} |"
 
 

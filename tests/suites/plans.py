@@ -26,8 +26,12 @@ class Plan:
     options: tuple[str, ...] = ()
     needs_redis: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Reasons by words of the failure: for tests of what another broker is made of."""
 
 
+_DELAY_IS_KEPT: Final = "waits 1 s for a retry after 5 s; the broker in memory forgets delays"
+_SENDERS_CONTEXT: Final = "a context variable of the sender, which no broker but that in memory has"
 _SAME_WITH_REDIS: Final = "fails with redis as broker too, on this machine"
 
 KOMBU: Final = Plan(
@@ -73,6 +77,7 @@ CELERY: Final = Plan(
     needs_redis=True,
     reasons={
         "test_backend::": "Azure's result backend, which is not installed",
+        "test_canvas::test_chord::test_disabling_flag_allow_error_cb": _SAME_WITH_REDIS,
         "test_inspect::test_Inspect::test_scheduled": (
             "looks in the worker for a task with an ETA: here it waits in the broker"
         ),
@@ -104,6 +109,24 @@ DRAMATIQ: Final = Plan(
         "common.py": "dramatiq_common.py",
         "conftest.py": "dramatiq_conftest.py",
     },
+    options=("-o", "addopts="),  # its own ask for coverage
+    reasons={
+        "test_redis::test_redis_broker_can_connect_via_": "connects to Redis",
+        "test_results::test_messages_without_actor": "needs a result backend of Redis's",
+        "test_stub_broker::test_stub_broker_raises_queue_error": "queues are declared by use",
+        "test_worker::test_exception_from_actor_doesnt_leak": "its stand-in here keeps exceptions",
+        "test_redis::test_redis_consumer_": "replaces private names of that broker",
+        "test_redis::test_redis_join_race_condition": "its actors use private names of it",
+        "test_rabbitmq::test_rabbitmq_broker_stops_retrying": "replaces private names of it",
+    },
+    words={
+        f"'{name}' object has no attribute": "uses the connection, or private names, of that broker"
+        for name in ("RabbitTwin", "FifoBroker", "StubTwin", "BlockingClient", "FifoConsumer")
+    }
+    | {
+        "does not have the attribute": "replaces private names of that broker",
+        "'set' object is not subscriptable": "looks into the queues in the memory of that broker",
+    },
 )
 
 TASKIQ: Final = Plan(
@@ -127,7 +150,14 @@ TASKIQ: Final = Plan(
         "test_task.py",
     ),
     laid={"brokers/__init__.py": "__init__.py", "conftest_fifo.py": "taskiq_conftest.py"},
-    options=("-o", "asyncio_mode=auto", "-p", "tests.conftest_fifo"),
+    options=("-p", "no:asyncio", "-o", "anyio_mode=auto", "-p", "tests.conftest_fifo"),
+    reasons={
+        "middlewares::test_task_retry::test_per_task_exc_types_matching": _DELAY_IS_KEPT,
+        "middlewares::test_task_retry::test_per_task_exc_types_override_global": _DELAY_IS_KEPT,
+        "middlewares::test_task_retry::test_retry_of_custom_exc_types_of_smart": _DELAY_IS_KEPT,
+        "receiver::test_receiver::test_run_task_successful_sync_preserve": _SENDERS_CONTEXT,
+        "receiver::test_receiver::test_run_task_successful_async_preserve": _SENDERS_CONTEXT,
+    },
 )
 
 PLANS: Final = {plan.package: plan for plan in (KOMBU, CELERY, DRAMATIQ, TASKIQ)}
