@@ -40,7 +40,8 @@ def check(state: State) -> None:
 def _users(state: State) -> None:
     users = state.users.values()
     assert bool(state.users) == bool(state.users_revision), "users without a revision, or none left"
-    assert not users or any(user.operate for user in users), "no user may operate"
+    operators = [user for user in users if user.operate and user.can_connect]
+    assert not users or operators, "no user who can connect may operate"
     assert all(0 < user.revision <= state.users_revision for user in users), "a revision to come"
     digests = [token.digest for user in users for token in user.tokens]
     assert len(set(digests)) == len(digests), "a token of two users"

@@ -172,7 +172,8 @@ def apply(
     elif not steps:
         output.say("nothing to change")
     else:
-        output.note(f"{len(steps)} changes {'would be made' if dry_run else 'made'}")
+        changes = f"{len(steps)} change{'' if len(steps) == 1 else 's'}"
+        output.note(f"{changes} {'would be made' if dry_run else 'made'}")
 
 
 def export(

@@ -76,8 +76,20 @@ def test_no_two_users_share_what_they_are_known_by() -> None:
     refused(put(bench, "bob", given), RefusalCode.INVALID, "certificate subject")
     given = fields(token=2, loopback=True)
     refused(put(bench, "bob", given), RefusalCode.INVALID, "loopback = true: only one may")
-    refused(put(bench, "bob", {"publish": ("*",)}), RefusalCode.INVALID, "could never connect")
     assert list(bench.machine.users()) == ["root", "ann"]
+
+
+def test_the_only_token_of_a_user_can_be_revoked() -> None:
+    bench = started()
+    assert put(bench, "ann", fields()) == Done()
+    assert put(bench, "ann", {"publish": ("orders",)}, 2) == Done()
+    assert not bench.machine.users()["ann"].can_connect
+    # But not the last way to be an operator, for then no one could ever change users again.
+    given = {"operate": True}
+    refused(put(bench, "root", given, 1), RefusalCode.INVALID, "no user with operate = true")
+    assert put(bench, "idle", given) == Done()
+    removed = bench.apply(commands.RemoveUser("root", 1))[0]
+    refused(removed, RefusalCode.INVALID, "no user with operate = true")
 
 
 def test_users_of_a_file_are_taken_over_once_and_all_at_once() -> None:

@@ -78,11 +78,7 @@ def _stale(name: str, before: UserRecord | None, revision: int) -> Refused | Non
 
 def _impossible(users: dict[str, UserRecord]) -> Refused | None:
     """Why there may not be these users."""
-    for name, user in users.items():
-        if not user.can_connect:
-            text = f"user {name!r} could never connect: give it a password, a token or a subject"
-            return Refused(RefusalCode.INVALID, text)
-    if not any(user.operate for user in users.values()):
+    if not any(user.operate and user.can_connect for user in users.values()):
         text = "no user with operate = true left, who alone may change users: give one --operate"
         return Refused(RefusalCode.INVALID, text)
     everyone = users.values()

@@ -154,7 +154,10 @@ LOG_BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "the last operator is removed": (
         edited(
-            users, "_impossible", "if not any(user.operate for", "if False and any(user.operate for"
+            users,
+            "_impossible",
+            "if not any(user.operate and user.can_connect for",
+            "if False and any(user.operate for",
         ),
         _plain(of_machine.test_there_is_always_a_user_who_may_operate),
     ),
