@@ -152,6 +152,9 @@ def _finish(step: Step, facts: list[int]) -> None:
             if queue.ready and queue.service:
                 state.touch(queue)
                 checkout.checkout(step, queue)
+            elif state.pending:
+                # Who comes, or what becomes ready, touches it again; till then there is no work.
+                state.pending.pop(queue.number, None)
             if queue.expiry_of:
                 state.touch(queue)
                 ready.tidy(queue)

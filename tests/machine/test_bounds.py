@@ -695,6 +695,24 @@ def test_messages_with_keys_are_handed_out_one_by_one_and_count_for_more_than_on
     invariants.check(bench.machine.state)
 
 
+def test_what_is_left_to_hand_out_is_no_work_while_no_consumer_can_have_it() -> None:
+    """Else each tick says that another is due at once, for as long as the consumer is away."""
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    bench.publish(session, "q", *[b"x"] * 1_000)
+    bench.subscribe(session, "q", "first", prefetch=1_000, lock_ms=1_000)
+    bench.now = 1_000
+    bench.tick_all()
+    bench.subscribe(session, "q", "second", prefetch=1_000)
+    assert bench.machine.state.pending, "what came back is handed out in steps"
+    bench.detach(session)
+    assert not bench.tick()
+    bench.attach()
+    bench.tick_all()
+    assert bench.counts("q") == (0, 1_000, 0)
+
+
 def test_a_single_message_costs_few_calls() -> None:
     """Publish, checkout and ack in two entries. A lane of locks that is made and dropped for each
     is fifty calls and returns more."""
