@@ -38,8 +38,8 @@ RETURNED: Final = 45
 """A token of any other verb."""
 
 ACTED: Final = 80
-"""An action on one message: it leaves its place or its holder, who is notified, and goes to the end
-of another queue, perhaps as the first change of both after a freeze."""
+"""An action on one message that is not locked: it goes to the end of another queue, perhaps as the
+first change of both after a freeze."""
 
 HELD: Final = 25
 """A locked message of a session, delivered again at a resume and released at its end."""
@@ -98,6 +98,13 @@ def _published_across(state: SizedState, plain: Plain) -> int:
     return len(queues) * COMMAND + count * dearest
 
 
+def _acted(plain: Plain) -> int:
+    """The weight of an action on one message. One that takes a lock may have all look for their
+    turn who wait on a single-active queue, and gets an entry of its own."""
+    is_locked = len(plain) > 5 and plain[5]
+    return limits.GATHER_MICROSECONDS_MAX if is_locked else ACTED
+
+
 def settled(verb: int, ranges: Iterable[Range]) -> int:
     """The weight of a settlement; one with too many tokens is refused, which is cheap."""
     tokens = min(sum([last - first + 1 for first, last in ranges]), bounds.SETTLE_MESSAGES_MAX)
@@ -140,7 +147,7 @@ _WEIGHTS: Final[dict[int, Callable[[SizedState, Plain], int]]] = {
     code_of(commands.Detach): lambda state, plain: _of_session(state, plain[1]),
     code_of(commands.Disconnect): lambda state, plain: _of_session(state, plain[1]),
     code_of(commands.EndSession): lambda state, plain: _of_session(state, plain[1]),
-    code_of(commands.MessageAction): lambda _, __: ACTED,
+    code_of(commands.MessageAction): lambda _, plain: _acted(plain),
     code_of(commands.Subscribe): lambda _, __: TAKING,
     code_of(commands.Get): lambda _, __: TAKING,
     **{code_of(kind): lambda _, __: COMMAND for kind in _SMALL},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import typing
+from dataclasses import replace
 
 from fifo.machine import Machine, commands
 from fifo.words import bounds
+from fifo.words.actions import Action
 from fifo.words.settlement import Verb
 from node.broker import cost
 from node.broker import limits as broker
@@ -76,6 +78,24 @@ def test_a_publish_weighs_more_where_each_message_drops_another() -> None:
     assert cost.published(machine, "not declared yet", 500) == plain
     command = commands.Publish(1, 0, "ring", 0, 1, 500, 0, 0)
     assert weight(command, machine) == ring, "the same in both forms"
+
+
+def test_an_action_on_a_message_shares_an_entry_unless_it_takes_a_lock() -> None:
+    ready = commands.MessageAction("q", int(Action.DELETE), (1, 1, 1), 7)
+    assert weight(ready) < 100
+    assert weight(replace(ready, consumer=3, token=1)) == MOST
+
+
+def test_a_publish_to_several_queues_weighs_what_one_to_each_would() -> None:
+    bench = Bench()
+    bench.declare("plain")
+    bench.declare("ring", overflow="drop_oldest", max_length=10)
+    machine = bench.machine
+    apart = sum(cost.published(machine, name, 20) for name in ("plain", "ring"))
+    together = cost.published_across(machine, ("plain", "ring"), (20, 20), alone=False)
+    assert together == apart
+    command = commands.PublishAcross(1, 0, ("plain", "ring"), 40, 0, 8, 24, 40, 200)
+    assert weight(command, machine) >= together, "each message may be for the dearest"
 
 
 def test_a_session_weighs_what_its_consumers_hold() -> None:
