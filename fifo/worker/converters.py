@@ -350,7 +350,9 @@ def _is(hint: Any, origin: Any) -> bool:
 def _of_a_library(kind: type) -> Converter | None:
     msgspec: Any = sys.modules.get("msgspec")
     if msgspec is not None and issubclass(kind, msgspec.Struct):
-        return _by_library(lambda value: msgspec.convert(value, kind), msgspec.ValidationError)
+        # JSON has no other keys than text.
+        convert = functools.partial(msgspec.convert, type=kind, str_keys=True)
+        return _by_library(convert, msgspec.ValidationError)
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
         validate: Converter = kind.model_validate  # type: ignore[attr-defined]  # pydantic's
