@@ -99,7 +99,7 @@ walk: setup ## render docs/walk.md anew: what a publish, an ack, a renewal run t
 lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
-	  --extra spark --extra bench --extra peers --extra celery --extra dramatiq --extra taskiq --group server --group dev --group build --output-file requirements.lock
+	  --extra spark --extra bench --extra peers --extra celery --extra otel --extra dramatiq --extra taskiq --group server --group dev --group build --output-file requirements.lock
 
 release: setup ## build the two wheels of the version in pyproject.toml and keep them in tests/releases
 	@$(PY) -m tools.release

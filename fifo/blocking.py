@@ -117,7 +117,9 @@ class BlockingMessage(LockedMessage):
         reraise: bool = False,
     ) -> BlockingProcessing:
         """`with message.process():` settles by how the block ends, as in `fifo.Message`."""
-        return BlockingProcessing(self, on_error, reraise)
+        block = BlockingProcessing(self, on_error, reraise)
+        spans = self.ledger.settler.spans
+        return block if spans is None else spans.handling(self, block)
 
     def _settle(self, what: Settling, *, receipt: bool) -> SettleResult:
         return _Portal.of(self).run(self.ledger.settler.settle(self, what, receipt=receipt))

@@ -55,7 +55,7 @@ FLOORS: dict[str, Room] = {
     "fifo.words": room(),  # one vocabulary for all rooms above it
     "fifo.machine": room(knows="fifo.words", uses="sortedcontainers"),
     "fifo.wire": room(knows="fifo.words", uses="msgpack"),
-    "fifo.client": room(knows="fifo.words fifo.wire"),
+    "fifo.client": room(knows="fifo.words fifo.wire", uses="opentelemetry"),  # where installed
     "fifo.worker": room(knows="fifo.client fifo.words", uses="msgpack"),
     # the names that `import fifo` gives; uvloop where it is installed, never required
     "fifo": room(knows="fifo.client fifo.wire fifo.worker", uses="uvloop"),
@@ -122,7 +122,7 @@ FLOORS: dict[str, Room] = {
         " node.__main__ fifo.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t pika matplotlib"
-        " rich typer click crc32c xdist uvloop mypy PIL",
+        " rich typer click crc32c xdist uvloop mypy opentelemetry msgspec PIL",
     ),
 }
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
-from fifo.client import checks, limits, redriving
+from fifo.client import checks, limits, redriving, tracing
 from fifo.client.connection.control import Control
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.in_process import arriving, environment_of
@@ -122,8 +122,9 @@ class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, Generic[M]):
         self._session = Session(options, found, self.metrics, loop)
         # The order in which they resume: who consumes, what was settled, what was published.
         self._consumers = Consumers(self._session)
-        self._settler = Settler(self._session)
-        self._publisher = Publisher(self._session)
+        spans = tracing.spans()
+        kinds = (Settler, Publisher) if spans is None else (spans.settler, spans.publisher)
+        self._settler, self._publisher = kinds[0](self._session), kinds[1](self._session)
         self._getter = Getter(self._session, self._settler)
         self._control = Control(self._session)
         self._session.on_identity = self._control.nudge

@@ -287,7 +287,9 @@ class Message(LockedMessage):
         may give the delay of the nack. A block that has settled the message itself is left alone.
         With `cancel_on_lock_lost` the task is cancelled and LockLost raised when the lock is lost.
         """
-        return Processing(self, on_error, reraise, cancel_on_lock_lost)
+        block = Processing(self, on_error, reraise, cancel_on_lock_lost)
+        spans = self.ledger.settler.spans
+        return block if spans is None else spans.handling(self, block)
 
 
 class Processing:

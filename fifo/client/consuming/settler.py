@@ -23,6 +23,7 @@ from fifo.client.consuming.settlement import LOST, SENT, Follower, Settlement
 from fifo.client.consuming.verbs import (
     ACK,
     STATUSES,
+    Handles,
     SettleResult,
     Settling,
     Status,
@@ -62,6 +63,9 @@ _IN_ONE_FRAME = min(wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS)
 class Settler:
     """All settlements of one client."""
 
+    spans: Handles | None = None
+    """The maker of spans of blocks that handle a message; None where there are none."""
+
     def __init__(self, session: Session) -> None:
         self.session = session
         self.loop = session.loop
@@ -71,6 +75,12 @@ class Settler:
         self._drained: list[asyncio.Future[None]] = []
         self._sweeping: asyncio.TimerHandle | None = None
         session.parts.append(self)
+
+    @property
+    def address(self) -> str:
+        """The node that the client is connected to; empty for none."""
+        link = self.session.link
+        return "" if link is None else link.address
 
     # What programs say.
 

@@ -11,7 +11,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from fifo.client import checks
 from fifo.client.backoff import BackoffCallable
@@ -22,6 +22,7 @@ from fifo.wire.messages import VERB_ACK, VERB_NACK, VERB_RELEASE, VERB_TERMINATE
 
 _log = logging.getLogger("fifo.client")
 
+_B = TypeVar("_B")
 _M = TypeVar("_M", contravariant=True)
 
 
@@ -143,8 +144,23 @@ def settling(
     return nacking(0, None, delay, reason)
 
 
+class Handles(Protocol):
+    """The maker of spans, as a message sees it."""
+
+    def handling(self, message: Any, block: _B) -> _B:
+        """Give the block that handles a message a span."""
+
+
 class Settles(Protocol[_M]):
     """The settler, as a message sees it. Used on `loop` only."""
+
+    @property
+    def spans(self) -> Handles | None:
+        """The maker of spans of blocks that handle a message; None where there are none."""
+
+    @property
+    def address(self) -> str:
+        """The node that the client is connected to; empty for none."""
 
     @property
     def environment(self) -> Environment:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -433,6 +433,13 @@ class Batch:
         self._numbers = None if numbers is None else list(numbers)
         if self._numbers is not None:
             _check_numbers(self._numbers, count)
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def edit_headers(self, edit: Callable[[bytes], bytes]) -> None:
+        """Replace the headers of each message, in their form for the wire."""
+        self._headers = [edit(one) for one in self._headers or [b""] * len(self)]
 
     def parts(self) -> Iterable[tuple[Publication, int, Sequence[int] | None]]:
         """Frames: what each publishes, its bytes, its numbers where they are given."""
