@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites disks demo bench pictures walk lock release clean
+.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites disks demo bench pictures walk lock release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,14 +96,20 @@ pictures: setup ## the console's pages as docs/pictures/console-*.png, by Chromi
 walk: setup ## render docs/walk.md anew: what a publish, an ack, a renewal run through
 	@$(PY) -m tests.walk
 
+docs: setup ## the site of these pages and the API reference, in site/; strict: a link that leads nowhere fails
+	@$(PY) tools/docs_site.py
+
 lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
 	  --extra spark --extra bench --extra peers --extra celery --extra otel --extra dramatiq --extra taskiq --group server --group dev --group build --output-file requirements.lock
+	UV_PYTHON_DOWNLOADS=never uv pip compile --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
+	  --group docs --output-file requirements-docs.lock
 
 release: setup ## build the two wheels of the version in pyproject.toml and keep them in tests/releases
 	@$(PY) -m tools.release
 
 clean: ## remove .venv, caches and reports
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-report.html jepsen-report.html jepsen-runs
+	rm -rf .venv .venv-docs site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-report.html jepsen-report.html jepsen-runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """Pages of programs beside programs: our blocks are tests and pass, the others' are Python.
 
 A block that begins with a comment of one of THEIRS is of another library, which is not installed
-here. Owns how blocks are run: by pytest, in a folder of their own. Must not know what they check.
+here; one that begins with the name of a file is that file, and the tutorial's run. Owns how blocks
+are run: by pytest, in a folder of their own. Must not know what they check.
 """
 
 from __future__ import annotations
@@ -16,18 +17,30 @@ import pytest
 
 from tests.support.pages import page
 from tests.support.pytest_ids import ROOT
+from tests.support.shared import SharedCluster
+from tests.worker.test_command import Command, started
 
-GUIDES = ("tracing",)
+__all__ = ["started"]
+
+GUIDES = ("tracing", "tutorial", "from-celery", "from-rabbitmq", "from-sqs")
 THEIRS = ("# Celery", "# pika", "# aio-pika", "# boto3")
 SECONDS_MAX = 90
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# (\w+\.py)\n")
 _TEST = re.compile(r"^(?:async )?def test_", re.MULTILINE)
 
 
-def blocks(name: str, *, ours: bool) -> list[str]:
-    """The blocks of a page: ours, or those of the others."""
-    return [one for one in _BLOCK.findall(page(name)) if one.startswith(THEIRS) is not ours]
+def tests_of(name: str) -> list[str]:
+    """Our blocks of a page, but for files."""
+    found = _BLOCK.findall(page(name))
+    return [one for one in found if not one.startswith(THEIRS) and not _FILE.match(one)]
+
+
+def files_of(name: str) -> dict[str, str]:
+    """The files of a page, by their names."""
+    found = [(_FILE.match(one), one) for one in _BLOCK.findall(page(name))]
+    return {match[1]: one for match, one in found if match is not None}
 
 
 @pytest.mark.process
@@ -35,7 +48,7 @@ def test_our_blocks_are_tests_and_pass(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk")
     tests = 0
     for name in GUIDES:
-        for number, block in enumerate(blocks(name, ours=True)):
+        for number, block in enumerate(tests_of(name)):
             assert _TEST.search(block), f"docs/{name}.md: block {number} tests nothing"
             tests += len(_TEST.findall(block))
             file = f"test_{name.replace('-', '_')}_{number}.py"
@@ -56,5 +69,26 @@ def test_our_blocks_are_tests_and_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", GUIDES)
 def test_the_blocks_of_others_are_python(name: str) -> None:
-    for block in blocks(name, ours=False):
+    for block in _BLOCK.findall(page(name)):
         compile(block, f"docs/{name}.md", "exec")
+
+
+@pytest.mark.cluster
+@pytest.mark.process
+def test_the_tutorial_runs_as_it_stands(
+    shared_cluster: SharedCluster, started: list[Command], tmp_path: Path
+) -> None:
+    for name, text in files_of("tutorial").items():
+        (tmp_path / name).write_text(text.replace('"orders"', '"tutorial"'))  # others have orders
+    started.append(worker := Command(tmp_path, "shop:app", "-c", "16", url=shared_cluster.url))
+    worker.until("ready: 1 task, queues tutorial, 16 at once")
+    sent = subprocess.run(
+        [sys.executable, "send.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "FIFO_URL": shared_cluster.url},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert (sent.returncode, sent.stdout) == (0, "order 3 is on its way to Grace\n"), sent.stderr
