@@ -7,6 +7,8 @@ it, and nothing is imported for it. Must not know spans: `spans` makes them.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,3 +26,27 @@ def spans() -> Spans | None:
     from fifo.client.spans import Spans
 
     return Spans()
+
+
+def carried() -> dict[str, str]:
+    """The current context as headers, for another process; empty where there is none."""
+    found: dict[str, str] = {}
+    library: Any = sys.modules.get("opentelemetry.propagate")
+    if library is not None:
+        library.inject(found)
+    return found
+
+
+@contextmanager
+def within(carrier: Mapping[str, str]) -> Iterator[None]:
+    """Make the context of another process current, where this one has OpenTelemetry."""
+    propagate: Any = sys.modules.get("opentelemetry.propagate")
+    if not carrier or propagate is None:
+        yield
+        return
+    context: Any = sys.modules["opentelemetry.context"]
+    token = context.attach(propagate.extract(carrier))
+    try:
+        yield
+    finally:
+        context.detach(token)

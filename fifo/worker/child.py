@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, suppress
 from types import FrameType
 from typing import Any
 
+from fifo.client import tracing
 from fifo.worker import bodies, frames, logs
 from fifo.worker.app import App
 from fifo.worker.dependencies import Dependencies
@@ -33,7 +34,8 @@ class Handlers:
     def answer(self, request: Request) -> Answer:
         """Run one call."""
         try:
-            result = self._run(request)
+            with tracing.within(request.context):
+                result = self._run(request)
             if not request.wants_result:
                 return Answer("result")
             encoded = bodies.encode(bodies.CODECS["msgpack"], result, f"{request.task}: result")

@@ -14,6 +14,7 @@ import sys
 from asyncio.subprocess import Process
 from typing import Any
 
+from fifo.client import tracing
 from fifo.worker import bodies, frames, limits
 from fifo.worker.errors import ChildDied, TimeLimit
 from fifo.worker.frames import Answer, Request
@@ -92,7 +93,9 @@ class Children:
         """
         codec = bodies.CODECS["msgpack"]
         body = bodies.encode(codec, arguments, f"{task.name}: arguments")
-        request = Request(task.name, body, task.rules.soft_time_limit_s, wants_result)
+        request = Request(
+            task.name, body, task.rules.soft_time_limit_s, wants_result, tracing.carried()
+        )
         limit_s = task.rules.time_limit_s
         async with self._places:
             child = await self._child()

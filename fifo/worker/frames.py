@@ -26,6 +26,8 @@ class Request(NamedTuple):
     arguments: bytes
     soft_time_limit_s: float | None
     wants_result: bool
+    context: dict[str, str]
+    """That of the span in which it runs; empty where there is none."""
 
 
 class Answer(NamedTuple):

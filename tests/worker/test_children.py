@@ -64,6 +64,11 @@ def hang() -> None:
 @app.task("jobs")
 def wait() -> None:
     threading.Event().wait()
+
+@app.task("jobs")
+def trace_id() -> str:
+    from opentelemetry import propagate, trace
+    return format(trace.get_current_span().get_span_context().trace_id, "032x")
 """
 
 
@@ -119,6 +124,23 @@ async def test_each_end_of_a_call_comes_back_and_leaves_the_pool_usable(
     with pytest.raises(asyncio.CancelledError):
         await hanging
     assert (await run("square", number=5))[0] == 25
+
+
+async def test_a_handler_in_a_process_belongs_to_the_trace_of_its_message(
+    jobs: fifo.App, children: Children
+) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry import context, propagate
+
+    trace_id = jobs.tasks["trace_id"]
+    await children.run(trace_id, {}, wants_result=True)  # from here on it has the library
+    found = "0af7651916cd43dd8448eb211c80319c"
+    token = context.attach(propagate.extract({"traceparent": f"00-{found}-b7ad6b7169203331-01"}))
+    try:
+        assert await children.run(trace_id, {}, wants_result=True) == found
+    finally:
+        context.detach(token)
+    assert await children.run(trace_id, {}, wants_result=True) == "0" * 32
 
 
 async def test_a_killed_child_returns_its_message_counted(
