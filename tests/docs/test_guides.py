@@ -31,7 +31,7 @@ _FILE = re.compile(r"# (\w+\.py)\n")
 _TEST = re.compile(r"^(?:async )?def test_", re.MULTILINE)
 
 
-def tests_of(name: str) -> list[str]:
+def blocks_of(name: str) -> list[str]:
     """Our blocks of a page, but for files."""
     found = _BLOCK.findall(page(name))
     return [one for one in found if not one.startswith(THEIRS) and not _FILE.match(one)]
@@ -48,7 +48,7 @@ def test_our_blocks_are_tests_and_pass(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk")
     tests = 0
     for name in GUIDES:
-        for number, block in enumerate(tests_of(name)):
+        for number, block in enumerate(blocks_of(name)):
             assert _TEST.search(block), f"docs/{name}.md: block {number} tests nothing"
             tests += len(_TEST.findall(block))
             file = f"test_{name.replace('-', '_')}_{number}.py"
