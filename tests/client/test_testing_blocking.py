@@ -16,6 +16,8 @@ import fifo.blocking
 import fifo.testing
 from fifo.client.connection import in_process
 
+pytestmark = pytest.mark.slow
+
 ORDERS = fifo.QueueSpec("orders", lock=30)
 
 
