@@ -7,6 +7,7 @@ is imported separately. Owns the public names; must not know how they work, or a
 from fifo import blocking
 from fifo.client import (
     AckRetriesExhausted,
+    AuditView,
     AuthenticationFailed,
     Backoff,
     Client,
@@ -179,6 +180,7 @@ __all__ = [
     "QueueReplaced",
     "SessionEnded",
     "SessionView",
+    "AuditView",
     "UserView",
     "SessionTaken",
     "Timeout",

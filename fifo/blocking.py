@@ -607,13 +607,13 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     ) -> None:
         self.close()
 
-    def close(self) -> None:
+    def close(self, *, leave: bool = False) -> None:
         """Close as `fifo.Client.close`; afterwards every call raises ClientClosed."""
         if self._closed:
             return
         self._closed = True
         try:
-            self._portal.run(self._async.close())
+            self._portal.run(self._async.close(leave=leave))
         finally:
             self._portal.stop()
 
@@ -688,8 +688,10 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     end_session = _blocking(BaseClient.end_session)
     log_users = _blocking(BaseClient.log_users)
     manage_user = _blocking(BaseClient.manage_user)
+    audit = _blocking(BaseClient.audit)
     peek = _blocking(BaseClient.peek)
     find = _blocking(BaseClient.find)
+    move_found = _blocking(BaseClient.move_found)
     message = _blocking(BaseClient.message)
     act = _blocking(BaseClient.act)
     dead_letters = _blocking(BaseClient.dead_letters)
@@ -772,6 +774,7 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     consume = _wrapping(BlockingConsumer, _on_loop(BaseClient.consume))
     get = _blocking(BaseClient.get)
     settle = _blocking(BaseClient.settle)
+    renew_lock = _blocking(BaseClient.renew_lock)
     settle_many = _blocking(BaseClient.settle_many)
     durable = _wrapping(BlockingDurable, _on_loop(BaseClient.durable))
 

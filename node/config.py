@@ -124,6 +124,8 @@ class TlsSettings:
     the http port where it is not on loopback. Certificates of clients that ``client_ca`` signed
     prove who they are, where a user has their subject. With the three of the peer port, nodes speak
     TLS to each other and prove by their certificates who they are.
+    ``http_ca`` is what the http port trusts when it connects to client ports; without it the
+    authorities of the system.
     """
 
     folder: Path
@@ -133,6 +135,7 @@ class TlsSettings:
     peer_cert: str | None = None
     peer_key: str | None = None
     peer_ca: str | None = None
+    http_ca: str | None = None
 
     def path(self, key: str, node: str) -> Path:
         """The file that this key names for this node; the key must be set."""
@@ -140,7 +143,10 @@ class TlsSettings:
         return self.folder / text.replace("{node}", node)
 
 
-TLS_KEYS: Final = ("client_cert", "client_key", "client_ca", "peer_cert", "peer_key", "peer_ca")
+TLS_KEYS: Final = (
+    *("client_cert", "client_key", "client_ca", "peer_cert", "peer_key", "peer_ca"),
+    "http_ca",
+)
 
 _RAFT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     # Below 10 ms the heartbeats themselves load the loop; above a minute no client would wait.
@@ -428,6 +434,8 @@ def _tls_settings(table: Table, folder: Path) -> TlsSettings | None:
     peer = [found[key] is None for key in ("peer_cert", "peer_key", "peer_ca")]
     if any(peer) and not all(peer):
         raise table.error("peer_cert", "peer_key and peer_ca belong together: set all or none")
+    if found["http_ca"] is not None and found["client_cert"] is None:
+        raise table.error("http_ca", "is of no use without client_cert: remove it, or set both")
     return None if all(value is None for value in found.values()) else TlsSettings(folder, **found)
 
 

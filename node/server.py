@@ -24,6 +24,7 @@ from fifo.wire import Code, encode
 from fifo.wire.messages import Error
 from node import certificates
 from node.broker import entry, limits
+from node.broker.audit import AuditFiles, AuditLog
 from node.broker.broker import Broker
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.connection import Connection
@@ -104,7 +105,8 @@ class Environment:
     time, `entropy` gives what no client may predict. `storage` opens the journal's folder,
     `transport` makes the peer port, `listener` the client port, and `worker` a worker for blocking
     work off the event loop, by the name of its thread. `journal_limits` sizes the journal's files
-    and cache (None: the defaults), `disk_clock` measures its syncs. `stopwatch`
+    and cache (None: the defaults), `disk_clock` measures its syncs. `audit` makes the files of the
+    audit log in a node's folder; None: it keeps none. `stopwatch`
     measures the shares of clients in a turn, `cpu_clock` the CPU time of the loop's thread.
     """
 
@@ -117,6 +119,7 @@ class Environment:
     worker: Callable[[str], Worker] = WorkerThread
     listener: MakePort = Listener
     journal_limits: JournalLimits | None = None
+    audit: Callable[[Path], AuditFiles | None] = AuditFiles
     disk_clock: Callable[[], float] = time.perf_counter
     stopwatch: Callable[[], float] = time.perf_counter
     cpu_clock: Callable[[], float] = time.thread_time
@@ -152,6 +155,7 @@ class Node:
         self._peer_port: TcpTransport | None = None
         self._client_contexts: list[ssl.SSLContext] = []
         self._stopping = False
+        self._audit: AuditLog | None = None
         self._stopped: asyncio.Future[None]
         self._ended: str | None = None
         self._looked_at = self._swept_at = self._started_at = self._env.clock()
@@ -229,6 +233,10 @@ class Node:
         if self._recover:
             check_members(self.me.name, raft_config.peers)
         self._raft = self._open_raft(raft_config)
+        files = self._env.audit(self.me.data_dir)
+        if files is not None:
+            self._audit = AuditLog(files, self._env.worker("audit"))
+            self.broker.keep_audit(self._audit, files.open())
         self._last_index_at_start = self._raft.status().last_index
         self.broker.attach(self._raft)
         await self._raft.start()
@@ -444,6 +452,8 @@ class Node:
         raft, self._raft = self._raft, None
         if raft is not None:
             await raft.close()
+        if self._audit is not None:
+            self._audit.close()
 
     def _stop_turns(self) -> None:
         self._stopping = True

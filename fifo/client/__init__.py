@@ -77,6 +77,7 @@ from fifo.client.scanning import PinnedView, Scan, ScanKeywords, ScannedMessage,
 from fifo.client.spec import QueueSpec
 from fifo.client.views import (
     AlarmView,
+    AuditView,
     ConsumerView,
     DeadLetterGroup,
     DelayedView,
@@ -185,6 +186,7 @@ __all__ = [
     "QueueReplaced",
     "SessionEnded",
     "SessionView",
+    "AuditView",
     "UserView",
     "SessionTaken",
     "Timeout",

@@ -13,10 +13,11 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
-from fifo.client import checks, limits, redriving, tracing
+from fifo.client import checks, redriving, tracing
 from fifo.client.connection.control import Control
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.in_process import arriving, environment_of
@@ -31,13 +32,13 @@ from fifo.client.consuming.getting import Getter
 from fifo.client.consuming.message import LockedMessage, Message, StoredMessage
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
-from fifo.client.consuming.verbs import STATUSES, SettleResult, Status, settling
+from fifo.client.consuming.verbs import SettleResult
 from fifo.client.durations import Duration, milliseconds
+from fifo.client.elsewhere import SettlesElsewhere
 from fifo.client.errors import (
     ClientClosed,
     FifoError,
     InvalidArgument,
-    PermissionDenied,
     ProtocolError,
 )
 from fifo.client.keywords import (
@@ -55,6 +56,7 @@ from fifo.client.scanning import ScanVerbs
 from fifo.client.spec import QueueSpec, changes_to_wire, expiry_warning
 from fifo.client.users import UserVerbs
 from fifo.client.views import (
+    AuditView,
     ConsumerView,
     DelayedView,
     LockView,
@@ -71,6 +73,7 @@ from fifo.client.views import (
 )
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
+    Audit,
     Close,
     Declare,
     EndSession,
@@ -83,9 +86,7 @@ from fifo.wire.messages import (
     Peeked,
     QueueAction,
     QueueQuery,
-    Receipt,
     Redrive,
-    Settle,
     TransferLeadership,
     Update,
 )
@@ -104,7 +105,7 @@ _OWN: Final = 0
 """The session's own producer, on the wire."""
 
 
-class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, Generic[M]):
+class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, SettlesElsewhere, Generic[M]):
     """Everything but the class of the messages; programs use `Client`."""
 
     def __init__(
@@ -129,7 +130,7 @@ class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, Generic[M]):
         self._control = Control(self._session)
         self._session.on_identity = self._control.nudge
         self._tags = itertools.count(1)
-        self._consumer_queues: dict[int, str] = {}
+        self._consumer_queues = {}
         self._closing = False
         _clients.add(self)
 
@@ -146,16 +147,17 @@ class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, Generic[M]):
             await self._session.close()
             raise
 
-    async def close(self) -> None:
+    async def close(self, *, leave: bool = False) -> None:
         """Give back what is unopened, wait for receipts (at most `close_timeout`), say goodbye.
 
-        What is then still unsettled is reported to `on_unsettled`.
+        What is then still unsettled is reported to `on_unsettled`. With `leave` the session is not
+        ended: what it holds stays locked until the locks end, for another client to settle.
         """
         if self._closing:
             return
         self._closing = True
         try:
-            if self._session.fatal is None:
+            if self._session.fatal is None and not leave:
                 await self._say_goodbye()
         finally:
             try:
@@ -245,14 +247,21 @@ class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, Generic[M]):
         return bool(result.get("created")) if isinstance(result, dict) else False
 
     async def update(
-        self, queue: str, *, timeout: Duration | None = None, **changes: Unpack[QueueChanges]
+        self,
+        queue: str,
+        *,
+        version: str | None = None,
+        timeout: Duration | None = None,
+        **changes: Unpack[QueueChanges],
     ) -> None:
         """Change options of a live queue; None restores a default.
+
+        With `version` of a view only where the queue is as it was seen: else InvalidArgument.
 
         With `expires_unused` a warning is logged: it counts consumers and gets, not publishes.
         """
         checks.name(queue, "queue")
-        await self._ask(Update(queue, changes_to_wire(changes)), timeout)
+        await self._ask(Update(queue, changes_to_wire(changes), version), timeout)
         if changes.get("expires_unused") is not None:
             _queues_log.warning("%s", expiry_warning(queue))
 
@@ -327,6 +336,25 @@ class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, Generic[M]):
     async def users(self, *, timeout: Duration | None = None) -> list[UserView]:
         """List users with what they have of each quota, and may have; empty without users."""
         return await self._views(UserView, QueueQuery(None, "users", wire.ITEMS_MAX), timeout)
+
+    async def audit(
+        self,
+        queue: str | None = None,
+        *,
+        user: str | None = None,
+        since: datetime | None = None,
+        before: str | None = None,
+        limit: int = 100,
+        timeout: Duration | None = None,
+    ) -> list[AuditView]:
+        """List up to `limit` changes, the newest first; `before` is the id of the last one seen.
+
+        Needs `operate`. A node may answer with fewer, but with none only where there are no more.
+        """
+        checks.integer(limit, "limit", 1, wire.ITEMS_MAX)
+        since_ms = 0 if since is None else max(0, int(since.timestamp() * 1000))
+        request = Audit(queue, user, since_ms, before, limit)
+        return list(views(AuditView, await self._ask(request, timeout)))
 
     async def end_session(self, session: str, *, timeout: Duration | None = None) -> None:
         """End a session, named by the beginning of its id: what it holds is returned, uncounted.
@@ -572,64 +600,6 @@ class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, Generic[M]):
             message.ledger.opened(message, now)
             message.ledger.watch(message.lock_ends_at)
         return messages
-
-    async def settle(
-        self,
-        queue: str,
-        consumer: int,
-        token: int,
-        verb: str = "ack",
-        *,
-        handle: str | None = None,
-        delay: Duration | None = None,
-        reason: str | None = None,
-        description: str | None = None,
-        exception: BaseException | None = None,
-        timeout: Duration | None = None,
-    ) -> SettleResult:
-        """Settle a message by its (queue, consumer, token), also one that is held elsewhere.
-
-        One that another client holds needs its `handle` as well (`message.handle` there), unless
-        the cluster has no users. Raises PermissionDenied without it, or where it is wrong, and
-        InvalidArgument where this client's consumer is one of another queue. Where the queue has no
-        such consumer (any more) nothing is settled: the status is `unknown_consumer`.
-        """
-        checks.name(queue, "queue")
-        checks.integer(consumer, "consumer", 1, 2**63 - 1)
-        checks.integer(token, "token", 1, 2**63 - 1)
-        handles = () if handle is None else (checks.handle(handle),)
-        what = settling(verb, delay, reason, description, exception)
-        ledger = self._session.ledgers.get(consumer)
-        if ledger is not None and ledger.queue != queue:
-            text = f"consumer {consumer} is one of queue {ledger.queue!r}, not of {queue!r}"
-            raise InvalidArgument(text)
-        held = None if ledger is None else ledger.open.get(token)
-        if held is not None:
-            if handles and handle != held.handle:
-                raise PermissionDenied(f"handle: this is not the one of {held!r}")
-            return await self._settler.settle(held, what, receipt=True)
-        if ledger is None and not await self._has_consumer(queue, consumer, timeout):
-            return SettleResult(Status.UNKNOWN_CONSUMER)
-        request = Settle(consumer, what.verb, ((token, token),), 0, *what[1:], handles=handles)
-        frame = await self._session.call(request, timeout)
-        message = frame.message
-        if not isinstance(message, Receipt) or not message.results:
-            raise _unexpected(Receipt, Settle, message)
-        result = message.results[0]
-        late = len(result) > 3 and result[3]
-        return SettleResult(STATUSES[min(result[2], len(STATUSES) - 1)], late)
-
-    async def _has_consumer(self, queue: str, consumer: int, timeout: Duration | None) -> bool:
-        """Ask whether this is a consumer of the queue: a settlement names only its number, which
-        stays one of its queue."""
-        if self._consumer_queues.get(consumer) == queue:
-            return True
-        if not await self._ask(QueueQuery(queue, "consumers", 1, consumer), timeout):
-            return False
-        if len(self._consumer_queues) >= limits.CONSUMERS_KNOWN_MAX:
-            self._consumer_queues.clear()
-        self._consumer_queues[consumer] = queue
-        return True
 
     async def settle_many(self, messages: Sequence[LockedMessage]) -> list[SettleResult]:
         """Ack messages of any consumers of this client and wait for their receipts, in order."""

@@ -6,17 +6,19 @@ where a message stands: the leader finds it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Final, Literal, NamedTuple, Unpack
 
-from fifo.client import checks, redriving
+from fifo.client import checks, matching, redriving
 from fifo.client.connection.session import Session
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.message import StoredMessage
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import InvalidArgument, MessageNotFound, ProtocolError
 from fifo.client.keywords import RedriveKeywords
+from fifo.client.matching import MatchKeywords, match
 from fifo.client.publishing.confirms import Confirm
 from fifo.client.views import DeadLetterGroup, PlaceView, view, views
 from fifo.wire import Buffer
@@ -54,6 +56,13 @@ class FoundPage:
     after: int
 
 
+class MovedPage(NamedTuple):
+    """The number of messages that were moved; `after` is where to go on, 0 where all is done."""
+
+    moved: int
+    after: int
+
+
 class MessageVerbs:
     """The methods of a client about single messages."""
 
@@ -69,10 +78,13 @@ class MessageVerbs:
         limit: int = 10,
         after: int = 0,
         timeout: Duration | None = None,
+        **conditions: Unpack[MatchKeywords],
     ) -> FoundPage:
         """Look through a queue, wherever its messages stand: all of them, or those with a key.
 
-        A page may hold fewer than `limit`, even none, and not be the last: go on with `after`.
+        `exception_type`, `stack_line` (as dead letters are grouped by), `headers` and `older_than`
+        (since it was published) are looked at here, of each message of a page. A page may hold
+        fewer than `limit`, even none, and not be the last: go on with `after`.
         """
         checks.name(queue, "queue")
         if place is not None:
@@ -80,7 +92,49 @@ class MessageVerbs:
         wanted = checks.key(key) or None
         checks.integer(limit, "limit", 1, wire.FIND_MESSAGES_MAX)
         checks.integer(after, "after", 0, 2**63 - 1)
-        return await self._find(Find(queue, None, wanted, place, after, limit), timeout)
+        wants = match(conditions)
+        page = await self._find(Find(queue, None, wanted, place, after, limit), timeout)
+        now = matching.now(self._session.environment.wall())
+        found = tuple(message for message in page.messages if wants.fits(message, now))
+        return FoundPage(found, page.after)
+
+    async def move_found(
+        self,
+        queue: str,
+        target: str,
+        *,
+        limit: int = wire.FIND_MESSAGES_MAX,
+        after: int = 0,
+        timeout: Duration | None = None,
+        **conditions: Unpack[MatchKeywords],
+    ) -> MovedPage:
+        """Move the ready messages of one page that meet the conditions of `find`, each by its id.
+
+        One that was handed out meanwhile stays. Go on with `after` of the answer until it is 0.
+        """
+        page = await self.find(
+            queue, place="ready", limit=limit, after=after, timeout=timeout, **conditions
+        )
+        moved = await asyncio.gather(
+            *(self._move_one(queue, target, message, timeout) for message in page.messages)
+        )
+        return MovedPage(sum(moved), page.after)
+
+    async def _move_one(
+        self, queue: str, target: str, message: FoundMessage, timeout: Duration | None
+    ) -> bool:
+        try:
+            await self.act(
+                queue,
+                message.id,
+                "move",
+                version=message.place.version,
+                target=target,
+                timeout=timeout,
+            )
+        except MessageNotFound:
+            return False
+        return True
 
     async def message(
         self, queue: str, id: str, *, timeout: Duration | None = None

@@ -155,6 +155,8 @@ class QueueView(View):
     """Every option by its key on the wire (docs/protocol.md 8), defaults included."""
     counters: Mapping[str, int] = _map("counters")
     """Events since the declaration, by name: `published`, `acked`, `lock_timeouts`, ..."""
+    version: str | None = _sent("version")
+    """From `queue(name)`: the version of its options, which `update` takes."""
     redrive: RedriveView | None = _sent("redrive", None, _redrive)  # noqa: RUF009 - a field
     """The redrive of this dead-letter queue; None where there was none."""
 
@@ -339,6 +341,36 @@ class SessionView(View):
     """Messages that these hold."""
     ends_in_ms: int | None = _sent("ends_in_ms")
     """Milliseconds until it ends; None while it is connected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditView(View):
+    """A line of the audit log: a change, who made it, from where, and its outcome."""
+
+    id: str = _sent("id", "")
+    """The entry of the cluster's log that made it, and its place there."""
+    time: str = _sent("time", "")
+    """When, in UTC, as ISO 8601 writes it."""
+    user: str | None = _sent("user")
+    """The user who asked; None in a cluster without users."""
+    address: str = _sent("address", "")
+    """Where the request came from."""
+    client: str = _sent("client", "")
+    """The name that the client gave itself; of the HTTP API with the caller's address."""
+    verb: str = _sent("verb", "")
+    """The request: `declare`, `update`, `purge`, ..."""
+    queue: str | None = _sent("queue")
+    """The queue that it names."""
+    what: Mapping[str, Any] = _map("what")
+    """The other details of the request."""
+    before: Mapping[str, Any] | None = _sent("before")
+    """Of the queue what differs after the entry, as it was; None where there was none."""
+    after: Mapping[str, Any] | None = _sent("after")
+    """The same after it."""
+    outcome: str = _sent("outcome", "")
+    """`done`, `begun` (a transfer of leadership) or `refused`."""
+    reason: str | None = _sent("reason")
+    """Why it was refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

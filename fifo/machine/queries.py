@@ -16,6 +16,7 @@ from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.state import locks, ready
 from fifo.machine.state.records import LANE_SHIFT, Consumer, Hold, HoldLane, Producer, Queue, State
 from fifo.machine.types import Base, Cause, Range, Suspicion, Use
+from fifo.words.handles import is_handle_of
 
 Plain = dict[str, Any]
 
@@ -100,6 +101,21 @@ def held(
     found.sort()
     clears = consumer.suspicion != Suspicion.NONE or consumer.lost_running > 0
     return Held(consumer.session, consumer.renewable, clears, consumer.max_lock_ms, tuple(found))
+
+
+def are_handles(
+    state: State, number: int, ranges: Sequence[Range], handles: Sequence[bytes]
+) -> bool:
+    """Whether these are the handles of the consumer's tokens, one for each, in their order."""
+    consumer = state.consumer(number)
+    owner = None if consumer is None else state.sessions.get(consumer.session)
+    if owner is None or sum(last - first + 1 for first, last in ranges) != len(handles):
+        return False
+    tokens = chain.from_iterable(range(first, last + 1) for first, last in ranges)
+    return all(
+        is_handle_of(handle, owner.handle_key, number, token)
+        for token, handle in zip(tokens, handles, strict=True)
+    )
 
 
 def locks_end_together(state: State, number: int) -> bool:

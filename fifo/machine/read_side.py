@@ -326,6 +326,15 @@ class ReadSide:
         """Whether the first lock of the consumer that ends takes all others along."""
         return queries.locks_end_together(self.state, consumer)
 
+    def same_user(self, session: int, other: int) -> bool:
+        """Whether two sessions are of one user; not where either is gone."""
+        one, two = self.state.sessions.get(session), self.state.sessions.get(other)
+        return one is not None and two is not None and one.user == two.user
+
+    def are_handles(self, consumer: int, ranges: Sequence[Range], handles: Sequence[bytes]) -> bool:
+        """Whether these are the handles of the consumer's tokens, one for each, in their order."""
+        return queries.are_handles(self.state, consumer, ranges, handles)
+
     def durable(self, queue: str, name: str) -> DurableView | None:
         """A queue's durable consumer."""
         found = self._queue(queue)

@@ -525,6 +525,7 @@ class Renew(Message):
     """Raise the deadlines of these tokens to now + lock; what is not named is not renewed.
 
     `explicit`: by the program, so that it clears a suspicion (semantics.md 3).
+    `handles`: of each token in order, where the consumer is another session's (semantics.md 5).
     """
 
     items: Annotated[
@@ -532,6 +533,7 @@ class Renew(Message):
         list_of(record(_CONSUMER, _RANGES), limits.ITEMS_MAX),
     ]
     explicit: Flag = False
+    handles: Handles = ()
 
 
 @on_wire(30)
@@ -604,10 +606,14 @@ class Declare(Message):
 @on_wire(41)
 @dataclass(frozen=True, slots=True)
 class Update(Message):
-    """Change what can be changed on a live queue."""
+    """Change what can be changed on a live queue.
+
+    `version`: of the queue as it was seen; one that differs changes nothing.
+    """
 
     queue: Name
     changes: Map
+    version: MaybeText = None
 
 
 @on_wire(42)
@@ -776,3 +782,18 @@ class ManageUser(Message):
     action: Annotated[str, text(32, 1)]
     user: Annotated[str | None, maybe(_NAME)] = None
     values: Annotated[dict[str, Any] | None, maybe(mapping)] = None
+
+
+@on_wire(56)
+@dataclass(frozen=True, slots=True)
+class Audit(Message):
+    """Read the audit log, the newest lines first; answered by `Ok`.
+
+    `before`: the id of the last line of the page before.
+    """
+
+    queue: Annotated[str | None, maybe(_NAME)] = None
+    user: MaybeText = None
+    since_ms: Number = 0
+    before: Annotated[str | None, maybe(text(64, 3))] = None
+    limit: Annotated[int, integer(1, limits.ITEMS_MAX)] = 100

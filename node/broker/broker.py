@@ -17,6 +17,7 @@ from fifo.wire.messages import Authenticate, Error, Hello, Message, Ok, Ping, Po
 from node.broker import entry, limits, log_users, views
 from node.broker.about import About
 from node.broker.alarms import Alarms
+from node.broker.audit import AUDITED, Auditing, AuditLog
 from node.broker.clock import Clocks, ClusterClock
 from node.broker.connections import listener
 from node.broker.connections.authentication import Authentication, Denied
@@ -38,7 +39,7 @@ from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.broker.views import View
 from node.config import LimitSettings
-from node.raft import Mark, RaftNode
+from node.raft import Mark, RaftNode, Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class Broker:
         self._context: Context
         self.leadership: Leadership | None = None
         self._started_at = self._disk_looked_at = now()
+        self._refusals = Seldom(now)
+        self.audit: AuditLog | None = None
         self.clock = ClusterClock(now)
         self._clocks = Clocks(now, wall_ms, self.clock)
         self.counters = Counters()
@@ -102,7 +105,7 @@ class Broker:
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
             self._settings, self.alarms, self._entropy, self._authentication.rights_of,
-            self._authentication.users, self.connections.of_user,
+            self._authentication.users, self.connections.of_user, lambda: self.audit,
         )  # fmt: skip
 
         self._pins = Pins(
@@ -112,6 +115,11 @@ class Broker:
         self._pinned = Pinned(
             self._identity.node, self._pins, self.host.read_area, self._now, self._clocks.wall_ms
         )
+
+    def keep_audit(self, log: AuditLog, known: tuple[int, int]) -> None:
+        """Write the audit log from here on; `known`: the id of its last line."""
+        self.audit = log
+        self.host.auditing = Auditing(lambda: self.host.machine, log.write, known)
 
     def _read(self, index: int) -> memoryview:
         return self._raft.read_cached(index)
@@ -317,7 +325,7 @@ class Broker:
         elif session.ending:
             connection.refuse(frame.correlation, Code.SESSION_ENDED, "the session is closing")
         elif connection.rights is None or (
-            _may(connection, connection.rights, frame)
+            self._may(leadership, connection, connection.rights, frame)
             and _within_rates(leadership.quotas, connection, connection.rights, frame)
         ):
             leadership.handlers[kind](connection, session, frame)
@@ -345,6 +353,18 @@ class Broker:
             case _:
                 text = f"{type(message).__name__} is not a request that this node serves"
                 connection.refuse(correlation, Code.UNSUPPORTED, text)
+
+    def _may(
+        self, leadership: Leadership, connection: Connection, rights: Rights, frame: Frame
+    ) -> bool:
+        """Whether the user may request this; otherwise it is refused, and the audit log has what
+        would have been a change: once a minute for each user and verb, so that no user fills it."""
+        if _may(connection, rights, frame):
+            return True
+        kind = type(frame.message)
+        if kind in AUDITED and self._refusals.may(f"{rights.user.name} {AUDITED[kind]}"):
+            leadership.proposer.note(connection, frame.message, Code.PERMISSION_DENIED)
+        return False
 
     def users_replaced(self) -> None:
         """Close connections of users that were removed, and update the rights of all others."""

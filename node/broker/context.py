@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from node.broker.alarms import Alarms
+from node.broker.audit import AuditLog
 from node.broker.clock import Clocks
 from node.broker.counters import Counters
 from node.broker.machine_host import MachineHost
@@ -36,3 +37,5 @@ class Context:
     users: Callable[[], Sequence[Rights]]
     connections_of: Callable[[str], int]
     """To this node, of the user with this name."""
+    audit: Callable[[], AuditLog | None]
+    """The audit log of this node."""

@@ -28,6 +28,7 @@ from node.broker.proposals import Applied, Proposals, Waiter
 from node.broker.quotas import Quotas
 from node.broker.reads import Reads
 from node.broker.requests import table
+from node.broker.requests.audit_reads import AuditReads
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
@@ -69,6 +70,7 @@ class Leadership:
             lambda: context.raft.status().journal.free_bytes - context.alarms.disk_low_bytes,
         )  # fmt: skip
         self.reads = Reads(context.raft, clocks.now)
+        self.proposer = Proposer(machine, self.proposals, self.reads)
         self.sessions = Sessions()
         self.locks = LockClock(machine, context.counters)
         self.admission = Admission(
@@ -84,7 +86,7 @@ class Leadership:
     def _make_handlers(self) -> table.Handlers:
         context, machine = self._context, self._machine
         proposals, locks = self.proposals, self.locks
-        proposer = Proposer(machine, proposals, self.reads)
+        proposer = self.proposer
         known = Known(context.users, context.connections_of)
         publishing = Publishing(context, proposals, proposer, self.quotas)
         people = People(machine, proposer, self.quotas, known, self._clock.now_ms)
@@ -120,6 +122,7 @@ class Leadership:
             control=Control(
                 context.raft, proposer, own_name=context.node, close_session=self.sessions.close
             ),
+            audit_reads=AuditReads(context.audit),
         )
 
     # --- the term ---------------------------------------------------------------------------------

@@ -347,6 +347,26 @@ TIMER_SECONDS_MIN: Final = 0.001
 DESCRIPTORS_RESERVED: Final = 512
 """Descriptors that clients never get: the journal's files, peers, http, and one backlog."""
 
+# --- the audit log -------------------------------------------------------------------------------
+
+AUDIT_TEXT_CHARACTERS: Final = 200
+"""Of a text in a note: it stands in the replicated log, and in a line for people."""
+
+AUDIT_KEYS: Final = 40
+"""Of a map in a note: more than a queue has options."""
+
+AUDIT_DEPTH: Final = 2
+"""Maps within a map of a note: the headers in the filter of a redrive."""
+
+AUDIT_LINES_MAX: Final = 200
+"""Lines of one answer: well below a megabyte."""
+
+AUDIT_TIME_SECONDS_MAX: Final = 253_370_764_800
+"""The year 9999, in seconds since 1970: the last that a date can name."""
+
+AUDIT_READS_MAX: Final = 4
+"""Reads of the audit log under way: each may read all its files, off the event loop."""
+
 SESSION_SHOWN_BYTES: Final = 4
 """Bytes of a session's id in views: enough to tell two apart, of 16 that it takes to resume it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from fifo.machine.contract import (
     Command,
@@ -16,6 +16,7 @@ from fifo.machine.contract import (
     Machine,
     Meta,
     Outcome,
+    Reply,
     code_of,
     commands,
     from_list,
@@ -23,11 +24,13 @@ from fifo.machine.contract import (
     snapshot_chunks,
 )
 from node.broker import entry
+from node.broker.audit import NOTE, Auditing, Note
 from node.raft import MARK_ENTRIES, Mark
 
 __all__ = ["MachineHost"]
 
-_FREQUENT: dict[Any, Callable[..., Command]] = {
+_FREQUENT: dict[Any, Callable[..., Any]] = {
+    NOTE: Note,
     code_of(commands.Publish): commands.Publish,
     code_of(commands.PublishAcross): commands.PublishAcross,
     code_of(commands.Settle): commands.Settle,
@@ -75,6 +78,9 @@ class MachineHost:
         self._next_mark = 0
         """Index of the next mark; 0 where it is not known that all entries before it are applied
         one after the other."""
+        self.auditing: Auditing | None = None
+        """Makes lines of the notes in entries; None: nothing does."""
+        self._noted_last: Note | None = None
 
     def apply(self, index: int, payload: memoryview) -> tuple[entry.Entry, list[Command], Outcome]:
         """Apply one entry of the log."""
@@ -83,6 +89,8 @@ class MachineHost:
         if index >= self._next_mark:
             self._mark(index)
         meta = Meta(index, unpacked.stamp_ms, unpacked.wall_ms, unpacked.area)
+        if self._noted_last is not None or Note in map(type, batch):
+            return unpacked, batch, self._apply_noted(meta, batch)
         outcome = self.machine.apply_batch(meta, batch)
         assert len(outcome.replies) == len(batch), "every command has one reply"
         return unpacked, batch, outcome
@@ -94,6 +102,33 @@ class MachineHost:
         if self._next_mark:
             self._marked(Mark(at, self.machine.version, self.machine.running_hash))
         self._next_mark = at + self.mark_entries
+
+    def _apply_noted(self, meta: Meta, batch: Sequence[Command | Note]) -> Outcome:
+        """Apply an entry with notes, which are no commands. Each has its place among the replies,
+        so that those of others keep theirs; one may stand at the end of the entry before its
+        command's."""
+        # A new leader's first entry: the command that was to follow never came.
+        left = None if term_of(batch) is not None else self._noted_last
+        noted = [] if left is None else [(0, left)]
+        noted += [(at, one) for at, one in enumerate(batch, 1) if isinstance(one, Note)]
+        self._noted_last = None
+        whom = [note for _, note in noted]
+        before = [] if self.auditing is None else self.auditing.before(whom)
+        outcome = self.machine.apply_batch(
+            meta, [one for one in batch if not isinstance(one, Note)]
+        )
+        given = iter(outcome.replies)
+        replies = [None if isinstance(one, Note) else next(given) for one in batch]
+        ends = noted and noted[-1][0] == len(batch) and not noted[-1][1].outcome
+        if ends and noted[-1][0]:
+            _, self._noted_last = noted.pop()
+            before = before[: len(noted)]
+        if self.auditing is not None:
+            lines = [
+                (place, note, None if note.outcome else replies[place]) for place, note in noted
+            ]
+            self.auditing.applied(meta.index, meta.wall_ms, lines, before)
+        return Outcome(cast("list[Reply]", replies), outcome.effects)
 
     def read_area(self, index: int) -> memoryview:
         """The body area of an entry in this node's log."""
@@ -114,6 +149,7 @@ class MachineHost:
         """
         yield from self.machine.restoring(chunks)
         self._next_mark = 0
+        self._noted_last = None
         self._taken_over()
 
 
@@ -124,7 +160,7 @@ def _command(plain: Sequence[Any]) -> Command:
     return from_list(list(plain)) if kind is None else kind(*plain[1:])
 
 
-def term_of(batch: list[Command]) -> int | None:
+def term_of(batch: Sequence[Command | Note]) -> int | None:
     """The term that an entry opens if its first command is a `Lead`; otherwise None."""
     first = batch[0] if batch else None
     return first.term if type(first) is commands.Lead else None

@@ -183,6 +183,11 @@ def _manage_user(rights: Rights, message: Message) -> Refusals:
         yield f"user {rights.user.name} may not look at or change users (operate = true)"
 
 
+def _audit(rights: Rights, message: Message) -> Refusals:
+    if not rights.user.operate:
+        yield f"user {rights.user.name} may not read the audit log (operate = true)"
+
+
 _NEEDS.update(
     {
         wire.Publish: _on(PUBLISH),
@@ -216,5 +221,6 @@ _NEEDS.update(
         wire.Status: _status,
         wire.TransferLeadership: _operate,
         wire.ManageUser: _manage_user,
+        wire.Audit: _audit,
     }
 )

@@ -6,10 +6,12 @@ what: `requests/queries.py` does.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from fifo.machine.contract import Machine, RedriveState, Standing
 from fifo.wire.messages import Nodes
@@ -21,6 +23,9 @@ from node.journal.writer import SYNC_BUCKET_SECONDS
 from node.raft import RaftStatus
 
 View: TypeAlias = dict[str, Any]
+
+_VERSION_DIGITS: Final = 16
+"""Of a hash over a queue's options: 64 bits, for two that were seen by one person."""
 
 
 def overviews(
@@ -48,9 +53,20 @@ def overview(machine: Machine, alarms: Alarms, name: str) -> View | None:
         return None
     return {
         **found,
+        "version": queue_version(machine, name),
         "alarms": alarms_of(alarms),
         "redrive": redrive_view(machine.redrive(name)),
     }
+
+
+def queue_version(machine: Machine, name: str) -> str | None:
+    """The version of a queue's options: another one after a change, and for another queue under
+    the same name; None if it does not exist."""
+    found = machine.queue_overview(name)
+    if found is None:
+        return None
+    options = json.dumps([found["number"], found["spec"]], sort_keys=True)
+    return hashlib.sha256(options.encode()).hexdigest()[:_VERSION_DIGITS]
 
 
 def alarms_of(alarms: Alarms) -> list[View]:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import fifo
+from fifo.wire.limits import FIND_MESSAGES_MAX
 from node.cli import output
 from node.cli.completion import queue_names
+from node.cli.conditions import ExceptionType, OlderThan, StackLine, WithHeader, conditions
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import MOVE_MESSAGES, PROGRESS_S, REDRIVE_POLL_S
@@ -23,6 +25,8 @@ from node.cli.text import rate as read_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from fifo.client.matching import MatchKeywords
 
 
 def redrive(
@@ -179,14 +183,22 @@ def move(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count the messages without moving any.")
     ] = False,
+    exception: ExceptionType = None,
+    stack_line: StackLine = None,
+    with_header: WithHeader = None,
+    older_than: OlderThan = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Move the ready messages of a queue to another queue.
 
     Starts at the front and keeps the counts; locked and delayed messages stay. After Ctrl-C each
-    message is in exactly one of the two queues.
+    message is in exactly one of the two queues. With conditions each message is moved by its id.
     """
+    wants = conditions(exception, stack_line, with_header, older_than)
+    if wants:
+        _move_found(url, source, target, limit, wants, dry_run=dry_run, as_json=as_json)
+        return
 
     async def work(client: fifo.Client) -> tuple[int, int]:
         await client.queue(target)  # fails where the target is missing, also in a dry run
@@ -206,6 +218,41 @@ def move(
             f"{wanted - moved} of {wanted} messages were not moved: {target} is full"
             f" (fifo queue show {target}), or consumers took them from {source}"
         )
+
+
+def _move_found(
+    url: str | None,
+    source: str,
+    target: str,
+    limit: int | None,
+    wants: MatchKeywords,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Move the messages that meet conditions, or count them, page by page."""
+
+    async def work(client: fifo.Client) -> int:
+        await client.queue(target)
+        count = after = 0
+        while limit is None or count < limit:
+            most = min(FIND_MESSAGES_MAX, FIND_MESSAGES_MAX if limit is None else limit - count)
+            if dry_run:
+                page = await client.find(source, place="ready", limit=most, after=after, **wants)
+                count, after = count + len(page.messages), page.after
+            else:
+                moved = await client.move_found(source, target, limit=most, after=after, **wants)
+                count, after = count + moved.moved, moved.after
+            if not after:
+                break
+        return count
+
+    count = run(url, work)
+    if as_json:
+        output.print_json({"messages" if dry_run else "moved": count})
+    else:
+        what = "would be moved" if dry_run else "moved"
+        output.say(f"{messages(count)} {what} from {source} to {target}")
 
 
 async def _moving(client: fifo.Client, source: str, target: str, wanted: int) -> int:

@@ -18,7 +18,7 @@ from typer.main import get_command
 import fifo
 from fifo.loop import new_loop
 from fifo.worker.command import main as run_worker
-from node.cli import admin, cluster, config, look, message, output, people, queue, user
+from node.cli import admin, audit, cluster, config, look, message, output, people, queue, user
 from node.cli.apply import apply, export
 from node.cli.bench import bench
 from node.cli.consume import consume
@@ -60,6 +60,7 @@ for command, example in (
     (look.producers, "fifo producers orders"),
     (people.users, "fifo users --json"),
     (people.sessions, "fifo sessions --user orders-service"),
+    (audit.audit, "fifo audit --since 1h --user ann"),
     (bench, "fifo bench --publishers 1 --consumers 1 --seconds 20"),
     (doctor, "fifo doctor --json"),
     (apply, "fifo apply queues.toml --dry-run"),

@@ -14,6 +14,7 @@ import typer
 import fifo
 from fifo.client.json_forms import message_view
 from node.cli import output
+from node.cli.conditions import ExceptionType, OlderThan, StackLine, WithHeader, conditions
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import UsageProblem
 from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row
@@ -80,17 +81,22 @@ def find(
     after: Annotated[
         int, typer.Option(min=0, help="Go on where a page before ended.", metavar="N")
     ] = 0,
+    exception: ExceptionType = None,
+    stack_line: StackLine = None,
+    with_header: WithHeader = None,
+    older_than: OlderThan = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Find messages wherever they stand, in the order of their places."""
+    wanted = conditions(exception, stack_line, with_header, older_than)
 
     async def work(client: fifo.Client) -> fifo.FoundPage:
         found: list[fifo.FoundMessage] = []
         at = after
         while True:
             page = await client.find(
-                queue, key=key, place=cast("Place | None", place), limit=limit, after=at
+                queue, key=key, place=cast("Place | None", place), limit=limit, after=at, **wanted
             )
             found += page.messages
             # A page may be empty and not the last: of a queue in which few match.
@@ -325,7 +331,17 @@ def _act(
     async def look(client: fifo.Client) -> fifo.FoundMessage:
         return await client.message(queue, id)
 
-    found = run(url, look)
+    async def work(client: fifo.Client, found: fifo.FoundMessage) -> str:
+        return await client.act(queue, id, action, version=found.place.version, **options)
+
+    async def both(client: fifo.Client) -> fifo.FoundMessage:
+        found = await look(client)
+        await work(client, found)
+        return found
+
+    # While a person is asked no session waits; otherwise one serves for both.
+    at_once = consequence is None and not dry_run
+    found = run(url, both if at_once else look)
     standing = f"message {id} of {queue}, {_standing(found)}"
     result = {"id": id, "queue": queue, "action": action, "was": found.place.place}
     result |= {"target": options["target"]} if options.get("target") else {}
@@ -339,10 +355,8 @@ def _act(
         holder = f"its holder ({found.place.client})" if found.place.consumer else "its holder"
         confirm(f"{standing}: {consequence.format(holder=holder)}", f"Continue ({action})?")
 
-    async def work(client: fifo.Client) -> str:
-        return await client.act(queue, id, action, version=found.place.version, **options)
-
-    run(url, work)
+    if not at_once:
+        run(url, lambda client: work(client, found))
     if as_json:
         output.print_json(result)
     else:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from node.cli.errors import CliError
+from node.journal.audit import is_audit_file
 from node.journal.errors import JournalLocked
-from node.journal.io.storage import LOCK_NAME, OsStorage
+from node.journal.io.storage import AUDIT_FOLDER, LOCK_NAME, OsStorage
 from node.journal.recovery.recovery import is_journal_file
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def _remove(folder: ClusterFolder, state: ClusterState, removal: Removal) -> Non
     places: dict[Path, list[Ours]] = {}
     for node in state.nodes:
         places.setdefault(Path(node.data_dir), []).append(_is_data)
+        places.setdefault(Path(node.data_dir) / AUDIT_FOLDER, []).append(is_audit_file)
         places.setdefault(folder.node_path(node.name), []).append(folder.is_node_file)
     for place in sorted(places, key=lambda path: len(path.parts), reverse=True):
         _empty(place, places, removal)

@@ -55,25 +55,53 @@ class Doors:
             await asyncio.sleep(0)
             await door.taken.wait()
 
+    def goes_on(self, inner: asyncio.BaseProtocol) -> None:
+        """Note that an answer comes in pieces, of which this is not the last."""
+        door = self._open.get(inner)
+        if door is not None:
+            door.within(limits.ANSWER_SECONDS)
+
+    def allow(self, inner: asyncio.BaseProtocol, count: int) -> None:
+        """Take `count` bytes of a body from a peer, beside what a request may have."""
+        door = self._open.get(inner)
+        if door is not None:
+            door.allow(count)
+
+    def lost(self, inner: asyncio.BaseProtocol) -> asyncio.Future[None]:
+        """A future that is done when the connection has ended."""
+        door = self._open.get(inner)
+        if door is not None:
+            return door.lost
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lost.set_result(None)
+        return lost
+
     def answered(self, inner: asyncio.BaseProtocol) -> None:
         """Note that the answer of a connection is on its way."""
         door = self._open.get(inner)
         if door is not None:
             self._waiting[door] = None
-            door.unanswered_bytes = 0
-            door.within(limits.IDLE_SECONDS)
+            door.answered()
 
 
 class Door(asyncio.Protocol):
-    """A connection, which hands on to `inner` what arrives, unchanged."""
+    """A connection, which hands on to `inner` what arrives, unchanged.
+
+    What is more than a request may need waits here, unread, until its page takes it, or it is
+    answered; if neither comes soon, the connection ends.
+    """
 
     def __init__(self, doors: Doors, inner: asyncio.Protocol) -> None:
         self._doors = doors
         self.inner = inner
-        self.unanswered_bytes = 0
+        self._unanswered_bytes = 0
+        self._allowed_bytes = limits.UNANSWERED_BYTES_MAX
+        self._held_back = bytearray()
+        self._too_much: asyncio.TimerHandle | None = None
         self.taken = asyncio.Event()
         """Set while the peer takes what is sent, and when the connection has ended."""
         self.taken.set()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -87,12 +115,51 @@ class Door(asyncio.Protocol):
             self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what a request may need; more of it ends the connection."""
-        self.unanswered_bytes += len(data)
-        if self.unanswered_bytes > limits.UNANSWERED_BYTES_MAX:
-            self.close()
-        elif self._transport is not None:
+        """Hand on what a request may need, and hold back the rest."""
+        if self._held_back:
+            self._held_back += data
+            if len(self._held_back) > limits.HELD_BACK_BYTES_MAX:
+                self.close()
+            return
+        room = self._allowed_bytes - self._unanswered_bytes
+        if len(data) <= room:
+            self._hand_on(data)
+            return
+        self._held_back += data[room:]
+        if self._transport is not None:
+            self._transport.pause_reading()
+            loop = asyncio.get_running_loop()
+            self._too_much = loop.call_later(limits.LARGE_BODY_SECONDS, self.close)
+        if room:
+            self._hand_on(data[:room])
+
+    def _hand_on(self, data: bytes) -> None:
+        self._unanswered_bytes += len(data)
+        if self._transport is not None:
             self.inner.data_received(data)
+
+    def allow(self, count: int) -> None:
+        """Take `count` bytes more before the answer."""
+        self._allowed_bytes = limits.UNANSWERED_BYTES_MAX + count
+        self._go_on()
+
+    def answered(self) -> None:
+        """Begin to count anew: the request has its answer."""
+        self._unanswered_bytes = 0
+        self._allowed_bytes = limits.UNANSWERED_BYTES_MAX
+        self.within(limits.IDLE_SECONDS)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Hand on what was held back, as far as there is room, and read again."""
+        if not self._held_back:
+            return
+        if self._too_much is not None:
+            self._too_much.cancel()
+        held, self._held_back = bytes(self._held_back), bytearray()
+        if self._transport is not None:
+            self._transport.resume_reading()
+            self.data_received(held)
 
     def eof_received(self) -> bool | None:
         """Hand on that the peer sends no more."""
@@ -135,6 +202,10 @@ class Door(asyncio.Protocol):
     def _forget(self) -> None:
         self._doors.closed(self)
         self._transport = None
+        self._held_back.clear()
         self.taken.set()
-        if self._deadline is not None:
-            self._deadline.cancel()
+        if not self.lost.done():
+            self.lost.set_result(None)
+        for timer in (self._deadline, self._too_much):
+            if timer is not None:
+                timer.cancel()

@@ -35,6 +35,51 @@ API_BODY_BYTES_MAX: Final = 16 * 1024
 """The body of a request to the API: options, or the edit of a small message. Half of what may be
 unanswered, so that it is refused and not cut."""
 
+LARGE_BODY_SECONDS: Final = 1.0
+"""More bytes than may be unanswered wait unread for a page that takes them, and not for long."""
+
+HELD_BACK_BYTES_MAX: Final = 1024 * 1024
+"""Bytes that wait so: what the system hands over at once, a few times."""
+
+API_BATCH_BYTES_MAX: Final = 3 * 512 * 1024
+"""The body of a batch of messages: the longest message as base64, and some more."""
+
+API_BATCH_MESSAGES_MAX: Final = 1_000
+"""Messages of one batch: a few milliseconds of checks in one piece."""
+
+API_BODY_LARGE_BYTES: Final = 64 * 1024
+"""JSON of more than this is read and written by one request at a time, a turn of the loop each: a
+megabyte takes about ten milliseconds."""
+
+API_GET_MESSAGES_MAX: Final = 100
+"""Messages of one get."""
+
+API_GET_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bodies of one get: sixteen of the longest."""
+
+API_GET_WAIT_MS_MAX: Final = 20_000
+"""The wait of a get: less than the port gives an answer (`ANSWER_SECONDS`)."""
+
+API_GETS_MAX: Final = 24
+"""Gets under way at a time, most of them waiting: what is left of the connections beside streams of
+events is for probes and all other requests."""
+
+API_GETS_PER_USER_MAX: Final = 12
+"""The share of one user, where there are users: half, as of other pools."""
+
+API_HELD_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Bodies of messages that one caller holds locked through a node, which remembers them."""
+
+API_HELD_MESSAGES_MAX: Final = 10_000
+"""Messages that one caller holds locked through a node."""
+
+API_CHECKED_LOCKS_MAX: Final = 100
+"""Locks looked up in a minute that have ended by this node's clock: another node renews them, or
+their message was settled there."""
+
+HEADERS_PREFIX: Final = "Fifo-Header-"
+"""Headers of a request that become headers of the message."""
+
 API_CALLERS_MAX: Final = 32
 """Sessions on behalf of HTTP callers, one for each user or token: half of the connections."""
 
@@ -90,3 +135,39 @@ QUEUE_VIEWS_MAX: Final = 64
 
 QUEUE_ITEMS_SHOWN: Final = 200
 """Locks, consumers and delayed messages of a queue on its page: more is no picture but a list."""
+
+EVENTS_SECONDS: Final = 1.0
+"""Between two events of a stream: what people follow with their eyes."""
+
+EVENT_STREAMS_MAX: Final = 16
+"""Streams of events at a time: a quarter of the connections, so that probes have the others."""
+
+EVENT_STREAMS_PER_USER_MAX: Final = 8
+"""The share of one user, where there are users: half, as of other pools."""
+
+EVENTS_PIECE: Final = 100
+"""Queues looked at, for events, in one turn of the event loop: about a millisecond."""
+
+EVENTS_QUEUES_PER_LOOK: Final = 2_000
+"""Queues looked at in a second: about ten milliseconds. Of more, each is looked at in its turn."""
+
+EVENTS_CONSUMERS_PER_LOOK: Final = 500
+"""Consumers counted in a second, in one turn: about a millisecond. Of more, in turn."""
+
+EVENTS_CHANGES_KEPT: Final = 30
+"""Looks that a slow reader may be behind; after that it gets everything anew."""
+
+EVENTS_ROWS_MAX: Final = 500
+"""Queues in one event: about 200 KiB."""
+
+EVENTS_LISTED_MAX: Final = 100
+"""Locks, and consumers, in an event of one queue."""
+
+EVENTS_ANSWER_SECONDS: Final = 0.5
+"""An answer that takes the cluster longer comes with a later event, and holds nothing else up."""
+
+EVENTS_SILENCE_SECONDS: Final = 10.0
+"""A stream without changes says that it lives: proxies cut what is silent for a minute."""
+
+EVENTS_CHECK_SECONDS: Final = 5.0
+"""Between two checks of a listener's credentials: a user that was removed hears no more."""

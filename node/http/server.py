@@ -51,7 +51,7 @@ class HttpServer:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._metrics = Metrics(node)
-        self._api = Api(node, self._verdict, _credentials)
+        self._api = Api(node, self._verdict, _credentials, self)
         app = web.Application(
             client_max_size=limits.API_BODY_BYTES_MAX, middlewares=[self._bounded, self._who]
         )
@@ -66,7 +66,12 @@ class HttpServer:
         app.router.add_get("/api/queues", self._queues)
         app.router.add_get("/api/queues/{name}", self._queue)
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, logger=request_logger()
+            app,
+            access_log=None,
+            handle_signals=False,
+            logger=request_logger(),
+            # A few bytes could unpack to a gigabyte: bodies come as they are.
+            auto_decompress=False,
         )
         self._listener: Listener | None = None
 
@@ -95,6 +100,18 @@ class HttpServer:
     def connections(self) -> int:
         """Number of open connections."""
         return len(self._doors)
+
+    def goes_on(self, request: web.Request) -> None:
+        """Give an answer that goes on more time."""
+        self._doors.goes_on(request.protocol)
+
+    def allow(self, request: web.Request, count: int) -> None:
+        """Take `count` bytes of a body from the peer."""
+        self._doors.allow(request.protocol, count)
+
+    def lost(self, request: web.Request) -> asyncio.Future[None]:
+        """A future that is done when the connection has ended."""
+        return self._doors.lost(request.protocol)
 
     # --- who asks ---------------------------------------------------------------------------------
 

@@ -203,3 +203,10 @@ class JournalLimits:
             segment_bytes=min(SEGMENT_BYTES, part),
             reserve_bytes=min(RESERVE_BYTES, disk_bytes // RESERVE_DISK_PARTS),
         )
+
+
+AUDIT_FILES: Final = 4
+"""Files of the audit log of a node: the oldest is overwritten."""
+
+AUDIT_FILE_BYTES: Final = 8 * 1024 * 1024
+"""Of one of them: with the number above some 80,000 changes, and no client can fill a disk."""

@@ -114,6 +114,7 @@ class Host:
             listener=ClientPort,
             journal_limits=self.journal_limits,
             storage=lambda _folder: self.storage.for_process(),
+            audit=lambda _folder: None,
             transport=partial(peer_port, rng.randbytes),
         )
 

@@ -88,3 +88,34 @@ async def test_a_redrive_of_a_groups_values_moves_exactly_that_group(client: fif
     assert left == [(5, "ValueError"), (2, ""), (1, "")]
     with pytest.raises(fifo.InvalidArgument, match="exception_type"):
         await client.redrive("dlq", exception_type=7)  # type: ignore[call-overload]
+
+
+@pytest.mark.cluster
+async def test_messages_are_found_and_moved_by_what_they_died_of(client: fifo.Client) -> None:
+    await client.declare(fifo.QueueSpec("orders", dead_letter="dlq"))
+    await client.declare(fifo.QueueSpec("aside"))
+    await bury(client, ValueError("no"), 3)
+    await bury(client, failed(KeyError, 3), 2)
+    await bury(client, None, 1)
+    await client.publish("dlq", b"no letter", headers={"by": "me", "n": "1"})
+    groups = {group.exception_type: group for group in await client.dead_letters("dlq")}
+    line = groups["KeyError"].stack_line
+    for wanted, count in (
+        ({"exception_type": "ValueError"}, 3),
+        ({"stack_line": line}, 2),
+        ({"exception_type": "ValueError", "stack_line": line}, 0),
+        ({"headers": {"by": "me"}}, 1),
+        ({"older_than": 3600}, 0),
+        ({"older_than": 0}, 7),
+    ):
+        page = await client.find("dlq", limit=100, **wanted)
+        assert (len(page.messages), page.after) == (count, 0), wanted
+    for wrong in ({"exception_type": 1}, {"headers": 1}, {"older_than": -1}):
+        with pytest.raises(fifo.InvalidArgument, match=next(iter(wrong))):
+            await client.find("dlq", **wrong)  # type: ignore[arg-type]
+    moved = await client.move_found("dlq", "aside", limit=2, exception_type="ValueError")
+    assert (moved.moved, moved.after > 0) == (2, True)
+    rest = await client.move_found("dlq", "aside", after=moved.after, exception_type="ValueError")
+    assert rest == (1, 0)
+    assert (await client.queue("aside")).ready == 3
+    assert (await client.queue("dlq")).ready == 4

@@ -109,6 +109,30 @@ async def test_another_client_of_the_user_settles_with_the_handle_only(guarded: 
             assert (await one.ack(receipt=True)).status == "already_settled"
 
 
+async def test_another_client_of_the_user_renews_with_the_handle_only(guarded: Guarded) -> None:
+    """Nor any client of another user; and a lock that is settled is lost."""
+    bob = guarded.url.replace("ann:ann-password", "bob:bob-password")
+    async with fifo.connect(guarded.url) as worker, fifo.connect(guarded.url) as helper:
+        await worker.declare(fifo.QueueSpec("orders"))
+        await worker.publish_many("orders", [b"one", b"two"])
+        one, two = await worker.get("orders", 2, lock=2)
+        named = (one.consumer, one.token)
+        async with asyncio.timeout(10):
+            while await helper.renew_lock(*named, handle=one.handle) < 1.5:
+                pass
+        with pytest.raises(fifo.PermissionDenied, match="nothing was renewed"):
+            await helper.renew_lock(*named, handle=two.handle)
+        async with fifo.connect(bob) as stranger:
+            with pytest.raises(fifo.LockLost):
+                await stranger.renew_lock(*named, handle=one.handle)
+        await guarded.cluster.crash_leader()
+        await helper.renew_lock(*named, handle=one.handle)
+        await one.ack(receipt=True)
+        with pytest.raises(fifo.LockLost, match=f"token {one.token} of consumer"):
+            await helper.renew_lock(*named, handle=one.handle)
+        await two.ack(receipt=True)
+
+
 async def test_a_client_sends_nothing_to_an_untrusted_node(
     guarded: Guarded, tmp_path: Path
 ) -> None:

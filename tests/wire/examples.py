@@ -9,6 +9,7 @@ from typing import Final
 from fifo.wire import encode
 from fifo.wire.messages import (
     Alive,
+    Audit,
     Authenticate,
     Cancel,
     Challenge,
@@ -145,13 +146,13 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         generation=3,
     ),
     Receipt(5, ((1, 3, 0, False), (5, 5, 2, True))),
-    Renew(((5, ((1, 3), (5, 5))), (6, ())), True),
+    Renew(((5, ((1, 3), (5, 5))), (6, ())), True, (bytes(range(16)),)),
     Renewed(((5, ((1, 3, 30_000),), ((5, 5),)),)),
     Alive(5, 2),
     Notice(8, 1, 5, ((1, 3),), False, "mine"),
     NoticeAck(8),
     Declare("orders", {"lock_ms": 30_000, "dead_letter": "orders.dlq"}),
-    Update("orders", {"max_length": None}),
+    Update("orders", {"max_length": None}, "5f3c"),
     QueueAction("orders", "purge"),
     QueueQuery("orders", "consumers", 10, 7, "orders"),
     Peek("orders", 5),
@@ -176,6 +177,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         "orders", "1.9.42", "resend", "17-5-3-0", "later", 500, "busy", "by hand", ((0, 4),)
     ),
     ManageUser("add_token", "ann", {"token": "ci", "digest": bytes(32)}),
+    Audit("orders", "ann", 1_700_000_000_000, "17.3", 10),
     Pin(42, 5_000),
     Unpin(b"p" * 16),
     PinQuery(b"p" * 16, "consumers", "orders", 7, 100),

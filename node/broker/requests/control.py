@@ -13,6 +13,7 @@ from collections.abc import Callable
 from fifo.machine.contract import Reply, commands
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Ok, TransferLeadership
+from node.broker.audit import BEGUN
 from node.broker.connections.connection import Binding, Connection
 from node.broker.requests.proposer import Proposer, fence, message_of
 from node.raft import RaftNode, TransferRefused
@@ -64,9 +65,14 @@ class Control:
             text = "a transfer of leadership is already in progress"
             connection.refuse(correlation, Code.NOT_NOW, text)
             return
-        try:
-            self._raft.transfer(target, failed)
-        except TransferRefused as refused:
-            connection.refuse(correlation, Code.INVALID_ARGUMENT, str(refused))
-            return
-        logger.info("event=transfer target=%s term=%d", target, self._raft.term)
+
+        def begin() -> None:
+            try:
+                self._raft.transfer(target, failed)
+            except TransferRefused as refused:
+                connection.refuse(correlation, Code.INVALID_ARGUMENT, str(refused))
+                return
+            logger.info("event=transfer target=%s term=%d", target, self._raft.term)
+
+        # Before the transfer, for its leader takes no more entries then.
+        self._proposer.note(connection, frame.message, BEGUN, begin)

@@ -13,6 +13,8 @@ from typing import TypeAlias, TypeVar
 from fifo.machine.contract import Command, Machine, Refused, Reply, from_list, to_list
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Message, Ok
+from node.broker import cost
+from node.broker.audit import AUDITED, noted
 from node.broker.connections.connection import Binding, Connection
 from node.broker.proposals import Proposals, Waiter
 from node.broker.quotas import Quotas
@@ -38,6 +40,22 @@ class Proposer:
         self._proposals = proposals
         self._reads = reads
         self.declaring = 0
+
+    def note(
+        self,
+        connection: Connection,
+        message: Message,
+        outcome: str = "",
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Put a note about a request into the log, right before its command; one with an `outcome`
+        has none. `then` is called when the note is applied here."""
+        session = connection.session
+        found = None if session is None else self._machine.session_summary(session.number)
+        client = "" if found is None else found["client"]
+        plain = noted(message, user_of(connection), connection.address, client, outcome)
+        waiter = None if then is None else Waiter(lambda _: then())
+        self._proposals.propose(lambda _: plain, waiter, weight=cost.COMMAND)
 
     def lacks_queue(self, connection: Connection, correlation: int, queue: str) -> bool:
         """Refuse a request for a queue that does not exist, without a log entry; True if refused.
@@ -105,13 +123,15 @@ class Proposer:
         raw: bytes = b"",
         placed: Callable[[int], Command] | None = None,
         decided: Callable[[], None] | None = None,
+        continues: bool = False,
     ) -> bool:
         """Check a command, propose it, and answer from its reply; False if it was refused.
 
         `placed` returns the command for the offset of `raw` in the entry's area; `command` is the
         one for offset 0. `late`: answer after the deliveries of the same entry. `checked`: the
         fields of the frame are bounded as those of the command are. `decided` is called when the
-        command is applied, refused, or known not to be applied, before the answer.
+        command is applied, refused, or known not to be applied, before the answer. `continues`:
+        it is not the first command of its request, which the audit log has already.
         """
         plain = to_list(command)
         try:
@@ -122,6 +142,8 @@ class Proposer:
             return False
         size = _REQUEST_BYTES + len(raw)
         connection.begin(size, 0)
+        if type(frame.message) in AUDITED and not continues:
+            self.note(connection, frame.message)
 
         def replied(reply: Reply) -> None:
             connection.end(size, 0)

@@ -5,12 +5,14 @@ Owns the steps of a purge until it is complete. Must not know messages or consum
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from fifo.machine.contract import Command, Machine, Reply, commands, replies
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Declare, Ok, QueueAction, Update
+from node.broker import views
 from node.broker.connections.connection import Binding, Connection
 from node.broker.quotas import Quotas
 from node.broker.requests.proposer import Proposer, message_of, ok, user_of
@@ -31,6 +33,7 @@ class Queues:
         self._machine = machine
         self._proposer = proposer
         self._quotas = quotas
+        self._updating: Counter[str] = Counter()
 
     def declare(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Create a queue, or find it with the same options."""
@@ -60,13 +63,42 @@ class Queues:
     def update(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Change options of a live queue."""
         message = message_of(frame, Update)
-        if not self._proposer.lacks_queue(connection, frame.correlation, message.queue):
-            command = commands.UpdateQueue(message.queue, message.changes, user_of(connection))
-            adds = self._adds_dead_letter(message.changes)
-            answer = ok(connection, frame)
-            self._proposer.ask_for(
-                self._quotas, Quota.QUEUES, adds, connection, frame, command, answer
-            )
+        queue = message.queue
+        if self._proposer.lacks_queue(connection, frame.correlation, queue):
+            return
+        if message.version is not None and not self._is_as_seen(connection, frame, message):
+            return
+        command = commands.UpdateQueue(queue, message.changes, user_of(connection))
+        adds = self._adds_dead_letter(message.changes)
+
+        def decided() -> None:
+            self._updating[queue] -= 1
+            if not self._updating[queue]:
+                del self._updating[queue]
+
+        answer = ok(connection, frame)
+        if self._proposer.ask_for(
+            self._quotas, Quota.QUEUES, adds, connection, frame, command, answer, decided=decided
+        ):
+            self._updating[queue] += 1
+
+    def _is_as_seen(self, connection: Connection, frame: Frame, message: Update) -> bool:
+        """Whether the queue is as its client has seen it; otherwise the request is refused. While
+        another update is in flight that is not known."""
+        queue = message.queue
+        if self._updating[queue] or self._proposer.declaring:
+            text = f"another change of queue {queue!r} is under way; retry"
+            connection.refuse(frame.correlation, Code.NOT_NOW, text)
+            return False
+        version = views.queue_version(self._machine, queue)
+        if version == message.version:
+            return True
+        text = (
+            f"queue {queue!r} is not as it was seen: its version is {version}, not"
+            f" {message.version}; look at it again"
+        )
+        connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, text, {"version": version})
+        return False
 
     def action(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Delete, purge, pause or resume a queue."""
@@ -95,7 +127,7 @@ class Queues:
         """Answer when the purge is complete: ticks carry it on, and each is requested here."""
 
         def step() -> None:
-            self._proposer.ask(connection, frame, commands.Tick(), answer)
+            self._proposer.ask(connection, frame, commands.Tick(), answer, continues=True)
 
         def answer(reply: Reply) -> None:
             if self._machine.is_purging(name):

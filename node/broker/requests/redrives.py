@@ -213,7 +213,7 @@ class Redrives:
         def step() -> None:
             count = min(left, limits.MOVE_MESSAGES)
             command = commands.Move(message.queue, message.target, count)
-            self._proposer.ask(connection, frame, command, answer)
+            self._proposer.ask(connection, frame, command, answer, continues=moved > 0)
 
         def answer(reply: Reply) -> None:
             nonlocal left, moved

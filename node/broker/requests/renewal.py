@@ -48,8 +48,17 @@ class Renewals:
         self._waiting: list[_Waiting] = []
 
     def renew(self, connection: Connection, session: Binding, frame: Frame) -> None:
-        """Renew locks of the session's consumers; many in pieces, as long as this node may."""
-        items = message_of(frame, Renew).items
+        """Renew locks of the session's consumers; many in pieces, as long as this node may. Those
+        of another session of the user need their handles."""
+        message = message_of(frame, Renew)
+        items = message.items
+        if message.handles and not self._are_handles(message):
+            text = (
+                "these are not the handles of the tokens: name one consumer, and for each token the"
+                " handle that came with its message; nothing was renewed"
+            )
+            connection.refuse(frame.correlation, Code.PERMISSION_DENIED, text)
+            return
         if sum([max(1, len(named)) for _, named in items]) > limits.RENEWED_IN_A_PIECE:
             connection.answer_in_pieces(frame, self._pieces(connection, session, frame))
             return
@@ -61,6 +70,12 @@ class Renewals:
         connection.begin(0, 0)
         deadline = self._clocks.now() + limits.RENEWAL_WAIT_SECONDS
         self._waiting.append(_Waiting(deadline, connection, session, frame))
+
+    def _are_handles(self, message: Renew) -> bool:
+        if len(message.items) != 1:
+            return False
+        ((consumer, named),) = message.items
+        return self._machine.are_handles(consumer, named, message.handles)
 
     def look(self) -> None:
         """Answer the renewals that can be granted now, and those that have waited too long."""
@@ -131,11 +146,13 @@ class Renewals:
         """Renew these tokens of one consumer; False if the request was refused for them."""
         consumer = whole.consumer
         now_ms = self._clocks.cluster.now_ms()
-        held = self._held(session.number, consumer, ranges, now_ms)
+        message = message_of(frame, Renew)
+        held = self._held(session.number, consumer, ranges, now_ms, by_handle=bool(message.handles))
         if held is None:
             whole.lost += ranges
             return True
-        if message_of(frame, Renew).explicit and held.clears and not (whole.renewed or whole.lost):
+        speaks = message.explicit and held.session == session.number
+        if speaks and held.clears and not (whole.renewed or whole.lost):
             # Of a lost lock too. Where it would change nothing there is nothing to write down.
             alive = commands.Alive(session.number, consumer, fence=fence(connection))
             self._proposals.propose_command(alive, None)
@@ -156,11 +173,20 @@ class Renewals:
         return True
 
     def _held(
-        self, session: int, consumer: int, ranges: Sequence[Range], renewed_ms: int
+        self,
+        session: int,
+        consumer: int,
+        ranges: Sequence[Range],
+        renewed_ms: int,
+        *,
+        by_handle: bool,
     ) -> Held | None:
-        """Locks of these tokens; None if the consumer is not one of this session."""
+        """Locks of these tokens; None if the consumer is not one of this session, nor, for one that
+        has the handles, one of its user."""
         held = self._machine.held(consumer, ranges, renewed_ms)
-        return held if held is not None and held.session == session else None
+        if held is None or held.session == session:
+            return held
+        return held if by_handle and self._machine.same_user(held.session, session) else None
 
 
 def _not_now(connection: Connection, frame: Frame) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
+from node.broker.requests.audit_reads import AuditReads
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
@@ -45,6 +46,7 @@ class Handlers:
     people: People
     managing_users: ManagingUsers
     control: Control
+    audit_reads: AuditReads
 
 
 HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
@@ -72,6 +74,7 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.Move: lambda term: term.redrives.move,
     wire.EndSession: lambda term: term.people.end_session,
     wire.ManageUser: lambda term: term.managing_users.manage,
+    wire.Audit: lambda term: term.audit_reads.read,
     wire.Close: lambda term: term.control.close,
     wire.TransferLeadership: lambda term: term.control.transfer,
 }

@@ -10,9 +10,10 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from node.http.api.params import BODY
+from node.http.api.params import BODY, object_schema
 from node.http.api.problems import CONTENT_TYPE
-from node.http.api.table import ROUTES, Route
+from node.http.api.routes import Route
+from node.http.api.table import ROUTES
 
 PREFIX: Final = "/api/v1"
 FILE: Final = Path(__file__).parents[3] / "docs" / "openapi.json"
@@ -72,7 +73,7 @@ def _operation(route: Route) -> dict[str, Any]:
             if param.where != BODY
         ],
         "responses": {
-            "200": {"description": "Done.", "content": {"application/json": {"schema": {}}}},
+            str(route.status): {"description": "Done.", "content": _content(route)},
             "default": {
                 "description": "Refused.",
                 "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -89,18 +90,20 @@ def _operation(route: Route) -> dict[str, Any]:
             }
         )
     body = [param for param in route.params if param.where == BODY]
-    if body:
-        schema: dict[str, Any] = {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {param.name: param.schema() for param in body},
-        }
-        required = [param.name for param in body if param.required]
-        if required:
-            schema["required"] = required
+    if route.is_raw:
+        anything = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
+        found["requestBody"] = {"required": True, "content": anything}
+    elif body:
+        schema = object_schema(body)
         content = {"application/json": {"schema": schema}}
-        found["requestBody"] = {"required": bool(required), "content": content}
+        found["requestBody"] = {"required": "required" in schema, "content": content}
     return found
+
+
+def _content(route: Route) -> dict[str, Any]:
+    if route.is_stream:
+        return {"text/event-stream": {"schema": {"type": "string"}}}
+    return {"application/json": {"schema": {}}}
 
 
 def text() -> str:

@@ -14,19 +14,23 @@ from typing import Any, Final
 from fifo.wire import Code
 from node.http.api.problems import Problem
 
-PATH, QUERY, BODY = "path", "query", "body"
+PATH, QUERY, BODY, HEADER = "path", "query", "body", "header"
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
     "boolean": (bool,),
     "object": (dict,),
+    "array": (list,),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter: its name, where it is given, its type in JSON, and its bounds."""
+    """A parameter: its name, where it is given, its type in JSON, and its bounds.
+
+    `items`: the fields of each object of an array.
+    """
 
     name: str
     where: str
@@ -36,6 +40,7 @@ class Param:
     low: int | None = None
     high: int | None = None
     choices: tuple[str, ...] = ()
+    items: tuple[Param, ...] = ()
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of its value."""
@@ -46,6 +51,8 @@ class Param:
             found["maximum"] = self.high
         if self.choices:
             found["enum"] = list(self.choices)
+        if self.items:
+            found["items"] = object_schema(self.items)
         return found
 
     def check(self, value: Any) -> Any:
@@ -75,8 +82,23 @@ class Param:
         return Problem(Code.INVALID_ARGUMENT, f"{self.name}: {fact}, not {value!r:.80}")
 
 
+def object_schema(params: Sequence[Param]) -> dict[str, Any]:
+    """The JSON schema of an object with these fields."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {param.name: param.schema() for param in params},
+    }
+    required = [param.name for param in params if param.required]
+    return {**schema, "required": required} if required else schema
+
+
 def gathered(
-    params: Sequence[Param], path: Mapping[str, str], query: Mapping[str, str], body: bytes
+    params: Sequence[Param],
+    path: Mapping[str, str],
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    body: bytes,
 ) -> dict[str, Any]:
     """The values that a request gives for the parameters of its route. Raises Problem."""
     given: dict[str, Any] = {}
@@ -87,16 +109,23 @@ def gathered(
             if param is None:
                 raise _unknown(name, where, params)
             given[name] = param.read(text)
-    for name, value in _object(body).items():
-        param = wanted.get((BODY, name))
-        if param is None:
-            raise _unknown(name, BODY, params)
-        if value is not None:
-            given[name] = param.check(value)
+    for param in params:
+        if param.where == HEADER and param.name in headers:
+            given[param.name] = param.read(headers[param.name])
+    given |= fields([param for param in params if param.where == BODY], _object(body), BODY)
     for param in params:
         if param.required and param.name not in given:
-            raise Problem(Code.INVALID_ARGUMENT, f"{param.name}: is missing ({param.help})")
+            raise _missing(param)
     return given
+
+
+def fields(params: Sequence[Param], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The fields of an object, checked; one that is null is left out. Raises Problem."""
+    wanted = {param.name: param for param in params}
+    for name in given:
+        if name not in wanted:
+            raise _unknown(name, where, params)
+    return {name: wanted[name].check(value) for name, value in given.items() if value is not None}
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -111,7 +140,11 @@ def _object(body: bytes) -> dict[str, Any]:
     return found
 
 
+def _missing(param: Param) -> Problem:
+    return Problem(Code.INVALID_ARGUMENT, f"{param.name}: is missing ({param.help})")
+
+
 def _unknown(name: str, where: str, params: Sequence[Param]) -> Problem:
-    known = [param.name for param in params if param.where == where]
+    known = [param.name for param in params if param.where in (where, BODY)]
     use = f"use {', '.join(known)}" if known else "there is none"
     return Problem(Code.INVALID_ARGUMENT, f"unknown parameter {name[:40]!r} of the {where}: {use}")

@@ -25,6 +25,14 @@ _STATUS: Final[Mapping[str, int]] = {
     Code.QUEUE_EXISTS: 409,
     Code.QUEUE_FULL: 409,
     Code.IN_USE: 409,
+    Code.LOCK_LOST: 409,
+    Code.UNKNOWN_CONSUMER: 409,
+    Code.NOT_RENEWABLE: 409,
+    Code.DEDUP_FULL: 409,
+    Code.QUEUE_REPLACED: 409,
+    Code.UNKNOWN_PRODUCER: 404,
+    Code.SESSION_ENDED: 503,
+    Code.SESSION_TAKEN: 503,
     Code.NO_DEAD_LETTER_QUEUE: 409,
     Code.TOO_LARGE: 413,
     Code.LIMIT: 429,
@@ -49,6 +57,11 @@ class Problem(Exception):
         self.status = _STATUS.get(code, 500) if status is None else status
         self.detail = detail
 
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later, unchanged."""
+        return self.code in RETRYABLE
+
     def as_dict(self) -> dict[str, Any]:
         """The body of the answer."""
         found = {
@@ -57,7 +70,7 @@ class Problem(Exception):
             "status": self.status,
             "detail": str(self),
             "code": self.code,
-            "retryable": self.code in RETRYABLE,
+            "retryable": self.retryable,
         }
         return found if self.detail is None else {**found, "info": self.detail}
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 LOCK_NAME = "lock"
 """The file whose lock says that a process uses the folder; it holds that process's number."""
 
+AUDIT_FOLDER = "audit"
+"""A folder beside the journal's files, which are all that a storage has."""
+
 FILE_MODE = 0o600
 """Permissions of every file of a journal: it holds the bodies of all messages."""
 
@@ -227,7 +230,8 @@ class OsStorage:
             self._lock = None
 
     def listdir(self) -> list[str]:
-        return sorted(name for name in os.listdir(self._directory) if name != LOCK_NAME)
+        names = os.listdir(self._directory)
+        return sorted(name for name in names if name not in (LOCK_NAME, AUDIT_FOLDER))
 
     def create(self, name: str) -> OsFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

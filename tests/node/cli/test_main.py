@@ -35,6 +35,7 @@ MESSAGE = "show find retry unlock delay cancel delete terminate move copy resend
 PRINTS_DATA = {
     "apply",
     "doctor",
+    "audit",
     "bench",
     "cluster start",
     "cluster status",
@@ -79,7 +80,8 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     queue = "declare list show update purge delete pause resume"
     single = (
         "serve status publish consume peek locks delayed dead-letters consumers producers redrive"
-        " apply export doctor move bench forget-producer transfer-leadership users sessions worker"
+        " apply export doctor audit move bench forget-producer transfer-leadership users sessions"
+        " worker"
     )
     user = "hash token add set remove add-token revoke-token list import"
     wanted = [f"cluster {verb}" for verb in cluster.split()]

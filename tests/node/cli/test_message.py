@@ -27,6 +27,9 @@ async def test_an_operator_acts_on_one_message(cli: Callable[..., Done], tmp_pat
         async def message(*words: str) -> Done:
             return await asyncio.to_thread(cli, "message", *words, "--url", url)
 
+        async def move(*words: str) -> Done:
+            return await asyncio.to_thread(cli, "move", "orders", "dlq", *words, "--url", url)
+
         async def ok(*words: str) -> Done:
             done = await message(*words)
             assert done.code == 0, done
@@ -81,6 +84,14 @@ async def test_an_operator_acts_on_one_message(cli: Callable[..., Done], tmp_pat
             await ok("resend", "dlq", one, "--body", "fixed", "--header", "by=me")
             (back,) = await client.peek("orders")
             assert (back.body, back.key, back.headers) == (b"fixed", "c7", {"by": "me"})
+            by_header = ("find", "orders", "--header", "by=me", "--json")
+            assert [each["id"] for each in (await ok(*by_header)).json["messages"]] == [one]
+            for wants, count in ((("--older-than", "1h"), 0), (("--header", "by=me"), 1)):
+                counted = await move("--dry-run", *wants, "--json")
+                assert counted.json == {"messages": count}
+            done = await move("--header", "by=me")
+            assert done.out == "1 message moved from orders to dlq\n"
+            await ok("move", "dlq", one, "orders")
             copied = (await ok("copy", "orders", one, "dlq", "--body", "other", "--json")).json
             assert copied["copy"] != one
             await ok("move", "orders", one, "dlq")

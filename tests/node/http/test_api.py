@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -133,6 +135,12 @@ async def test_any_node_reads_and_acts_as_the_command_line_does(tmp_path: Path) 
             await caller.ok("POST", f"/queues/orders/messages/{three}/terminate", {"reason": "bad"})
             (group,) = (await caller.ok("GET", "/queues/dlq/dead-letters"))["items"]
             assert (group["messages"], group["reason"]) == (1, "terminated")
+            found = await caller.ok("GET", "/queues/dlq/messages?exception_type=KeyError")
+            assert found == {"items": [], "next": None}
+            page = await caller.ok(
+                "POST", "/queues/dlq/move", {"target": "orders", "headers": {"by": "him"}}
+            )
+            assert (page["messages"], page["next"]) == (0, None)
             counted = await caller.ok("POST", "/queues/dlq/redrive", {"dry_run": True})
             assert counted["messages"] == 1
             edited = {"body": "fixed", "headers": {"by": "me"}}
@@ -153,6 +161,68 @@ async def test_any_node_reads_and_acts_as_the_command_line_does(tmp_path: Path) 
             await caller.ok("DELETE", "/queues/orders")
             status, problem, _ = await caller.ask("GET", "/queues/orders")
             assert (status, problem["code"]) == (404, "queue_not_found")
+
+
+@pytest.mark.cluster
+async def test_options_that_two_change_at_once_are_changed_by_one(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as cluster:
+        node = await cluster.leader()
+        async with calling(node) as caller, fifo.connect(cluster.url) as client:
+            await caller.ok("PUT", "/queues/orders", {})
+            _, _, etag = await caller.ask("GET", "/queues/orders")
+            changed = await asyncio.gather(
+                *(
+                    caller.ask("PATCH", "/queues/orders", {"max_length": most}, If_Match=etag)
+                    for most in (5, 6, 7)
+                )
+            )
+            assert sorted(status for status, _, _ in changed) in ([200, 412, 412], [200, 412, 503])
+            _, _, now = await caller.ask("GET", "/queues/orders")
+            assert now != etag
+            status, problem, _ = await caller.ask(
+                "PATCH", "/queues/orders", {"max_length": 9}, If_Match=etag
+            )
+            assert (status, problem["info"]["version"]) == (412, now.strip('"'))
+            await caller.ok("PATCH", "/queues/orders", {"max_length": 9}, If_Match=now)
+            # A queue of the same options under the same name is another one.
+            view = await client.queue("orders")
+            await client.delete("orders")
+            await client.declare(fifo.QueueSpec("orders", max_length=9))
+            with pytest.raises(fifo.InvalidArgument, match="is not as it was seen"):
+                await client.update("orders", version=view.version, max_length=1)
+
+
+@pytest.mark.cluster
+async def test_an_operator_ends_sessions_and_hands_the_leadership_over(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        await cluster.leader()
+        follower = cluster.followers()[0]
+        async with calling(follower) as caller, fifo.connect(cluster.url) as client:
+            await caller.ok("PUT", "/queues/orders", {})
+            await (await client.open_producer("loader")).publish("orders", b"1", number=1)
+            (producer,) = (await caller.ok("GET", "/queues/orders/producers"))["items"]
+            assert producer["name"] == "loader"
+            await caller.ok("DELETE", "/producers/loader")
+            assert (await caller.ok("GET", "/queues/orders/producers"))["items"] == []
+
+            await client.get("orders")
+            first = await caller.ok("GET", "/sessions?limit=1")
+            rest = await caller.ok("GET", f"/sessions?after={first['next']}")
+            both = [*first["items"], *rest["items"]]
+            assert (len(both), rest["next"]) == (3, None)
+            assert [each["session"] for each in both] == sorted(each["session"] for each in both)
+            assert (await caller.ok("GET", "/sessions?user=stranger"))["items"] == []
+            (mine,) = [each for each in both if not each["client"].startswith("http-api")]
+            await caller.ok("DELETE", f"/sessions/{mine['session']}")
+            assert (await caller.ok("GET", "/queues/orders"))["ready"] == 1
+
+            handed = await caller.ok("POST", "/leadership", {"node": follower.me.name})
+            assert handed == {"leader": follower.me.name}
+            nodes = (await caller.ok("GET", "/nodes"))["items"]
+            assert {each["node"]: each["role"] for each in nodes}[follower.me.name] == "leader"
+            await cluster.stop(cluster.followers()[0].me.name)
+            nodes = (await caller.ok("GET", "/nodes"))["items"]
+            assert sorted(each["role"] for each in nodes) == ["down", "follower", "leader"]
 
 
 @pytest.mark.cluster
@@ -220,3 +290,37 @@ async def test_a_caller_has_the_rights_of_its_user_and_no_others(tmp_path: Path)
             assert (status, problem["code"]) == (401, "authentication_failed")
     finally:
         await cluster.stop()
+
+
+@pytest.mark.cluster
+async def test_users_of_the_log_are_changed_and_no_secret_is_written_down(tmp_path: Path) -> None:
+    ops = user("ops", **EVERYTHING, monitor=True, operate=True)
+    async with running(tmp_path, 1, users=(ops,)) as cluster:
+        node = await cluster.leader()
+        async with calling(node, headers={"Authorization": "Bearer ops-token"}) as caller:
+            await caller.ok("POST", "/users/import")
+            first = {"token": "first", "digest": "00" * 32, "ends_ms": 0}
+            await caller.ok(
+                "POST", "/users/bob/add", {"values": {"consume": ["orders"], "token": first}}
+            )
+            digest = hashlib.sha256(b"bob-secret").hexdigest()
+            token = {"token": "ci", "digest": digest, "ends_ms": 0}
+            status, problem, _ = await caller.ask(
+                "POST", "/users/bob/add_token", {"values": {**token, "digest": "no"}}
+            )
+            assert (status, problem["detail"][:29]) == (400, "digest: must be 64 hexadecima")
+            await caller.ok("POST", "/users/bob/add_token", {"values": token})
+            listed = await caller.ok("GET", "/users/log")
+            assert [each["name"] for each in listed["items"]] == ["bob", "ops"]
+            async with calling(node, headers={"Authorization": "Bearer bob-secret"}) as bob:
+                assert (await bob.ok("GET", "/queues"))["items"] == []
+                status, problem, _ = await bob.ask("POST", "/users/bob/remove")
+                assert (status, problem["code"]) == (403, "permission_denied")
+            await caller.ok("POST", "/users/bob/remove")
+            lines = (await caller.ok("GET", "/audit"))["items"]
+            assert [line["verb"] for line in lines[::-1]] == [
+                *("user_import", "user_add", "user_add_token", "user_remove", "user_remove")
+            ]
+            assert digest not in str(lines)
+            assert "00" * 32 not in str(lines)
+            assert lines[2]["what"]["values"]["token"] == "ci"

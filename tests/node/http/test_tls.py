@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from node.config import Address
+from node.http import limits
 from tests.support.cluster import LocalCluster, loopback_config
 from tests.support.users import EVERYTHING, certificate, user
 
@@ -21,7 +22,10 @@ class Reachable(Address):
 
 
 @pytest.mark.cluster
-async def test_a_public_port_is_encrypted_and_authenticates(tmp_path: Path) -> None:
+async def test_a_public_port_is_encrypted_and_authenticates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "API_ANSWER_SECONDS", 0.5)  # for the authority that is unknown
     made, other = certificate(tmp_path / "certs"), certificate(tmp_path / "other")
     config = loopback_config(tmp_path, 1)
     [only] = config.nodes
@@ -53,6 +57,13 @@ async def test_a_public_port_is_encrypted_and_authenticates(tmp_path: Path) -> N
                 await browser.get(f"http://{reachable}/health/live")
 
             # The certificate that a reload brings is shown here too.
+            queues = f"{url}/api/v1/queues"
+            async with browser.get(queues, ssl=trusting, headers=who) as answer:
+                problem = await answer.json(content_type=None)
+                assert (answer.status, "certificate" in problem["detail"]) == (503, True), problem
+            node.reload(replace(config, tls=replace(made.settings, http_ca="cert.pem")))
+            async with browser.get(queues, ssl=trusting, headers=who) as answer:
+                assert (answer.status, (await answer.json())["items"]) == (200, [])
             for name in ("cert.pem", "key.pem"):
                 (made.folder / name).write_bytes((other.folder / name).read_bytes())
             node.reload(config)
