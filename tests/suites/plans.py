@@ -76,11 +76,12 @@ CELERY: Final = Plan(
     options=("-p", "celery.contrib.pytest"),
     needs_redis=True,
     reasons={
-        "test_backend::": "Azure's result backend, which is not installed",
+        "::t.integration.test_backend": "Azure's result backend, which is not installed",
         "test_canvas::test_chord::test_disabling_flag_allow_error_cb": _SAME_WITH_REDIS,
         "test_inspect::test_Inspect::test_scheduled": (
             "looks in the worker for a task with an ETA: here it waits in the broker"
         ),
+        "test_mem_leak_in_exception_handling::test_mem_leak_unhandled": _SAME_WITH_REDIS,
         "test_tasks::test_tasks::test_revoked_by_headers_complex_canvas": _SAME_WITH_REDIS,
         "test_tasks::test_trace_log_arguments": _SAME_WITH_REDIS,
     },
