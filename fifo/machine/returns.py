@@ -4,10 +4,12 @@ Owns counting, backoff and the choice between ready, delayed, dead and expired. 
 returned have been ended by the caller; the message stands in no place while it is here.
 """
 
+from itertools import repeat
 from typing import NamedTuple
 
 from fifo.machine import backoff, consumers, deadletter, limits
 from fifo.machine.effects import Notify
+from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.state import locks, ordering, ready
 from fifo.machine.state.records import Consumer, Hold, Notice, Queue, Record, Session, Step
 from fifo.machine.types import NEVER_MS, Attempt, Base, Cause, Range
@@ -28,6 +30,24 @@ def give_back(
     """Return what was just unlocked; ranges (first token, last token, whether dead-lettered)."""
     queue.locked -= held.count
     queue.counters[way.counter] += held.count
+    if _returns_whole(queue, held, way):
+        _return_whole(queue, consumer, held, way)
+        outcome = [(held.first, held.first + held.count - 1, False)]
+    else:
+        outcome = _return_each(step, queue, consumer, held, way)
+    for first, last, dead in outcome:
+        # A retry of the nack that reached the limit must hear what the nack itself heard. Not of a
+        # durable consumer, whose ack names what was taken from it.
+        if not way.own or (dead and not consumer.durable):
+            consumers.add_taken(consumer, first, last, dead=dead)
+    step.budget -= held.count if way.own else (held.count + 1) * cost_of(queue)
+    return outcome
+
+
+def _return_each(
+    step: Step, queue: Queue, consumer: Consumer, held: Hold, way: "Way"
+) -> list[tuple[int, int, bool]]:
+    """Return the messages one after the other; ranges (first token, last, whether dead)."""
     outcome: list[tuple[int, int, bool]] = []
     token = held.first
     for position in range(held.position, held.position + held.count):
@@ -37,13 +57,41 @@ def give_back(
         else:
             outcome.append((token, token, dead))
         token += 1
-    for first, last, dead in outcome:
-        # A retry of the nack that reached the limit must hear what the nack itself heard. Not of a
-        # durable consumer, whose ack names what was taken from it.
-        if not way.own or (dead and not consumer.durable):
-            consumers.add_taken(consumer, first, last, dead=dead)
-    step.budget -= held.count if way.own else (held.count + 1) * cost_of(queue)
     return outcome
+
+
+def _returns_whole(queue: Queue, held: Hold, way: "Way") -> bool:
+    """Whether all messages of a hold come to the same: each is back for the first time, and ready
+    at once. Then they go as a stretch, an eighth of the cost of each alone."""
+    if way.own or way.avoid_ms or held.count < _STRETCH:
+        return False
+    failures = way.first.failures
+    if way.limit is not None and failures >= way.limit:
+        return False
+    if queue.busy_keys.index or backoff.delay_ms(way.delay, failures - way.counts):
+        return False
+    end = held.position + held.count
+    blocks = range(held.position >> BLOCK_BITS, (end - 1 >> BLOCK_BITS) + 1)
+    if any(queue.blocks[key].expires is not None for key in blocks):
+        return False
+    known = queue.records.index
+    return not known or not any(position in known for position in range(held.position, end))
+
+
+def _return_whole(queue: Queue, consumer: Consumer, held: Hold, way: "Way") -> None:
+    attempts, failures, _, _, history, dead_letter = way.first
+    positions = range(held.position, held.position + held.count)
+    tokens = range(held.first, held.first + held.count)
+    same = [repeat(one) for one in (attempts, failures, consumer.number)]
+    records = map(Record, *same, tokens, repeat(history), repeat(dead_letter))
+    queue.records.put_new(positions, records)
+    consumer.late.put_new(tokens, positions)
+    queue.returned.add_range(positions.start, positions.stop)
+    queue.ready += held.count
+
+
+_STRETCH = 2
+"""Messages of a hold from which on it is worth a look whether all of them come to the same."""
 
 
 def cost_of(queue: Queue) -> int:

@@ -6,6 +6,7 @@ nothing of what the rows mean, nor of the times of views.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Generic, TypeVar, overload
 
 K = TypeVar("K")
@@ -134,6 +135,27 @@ class Table(Rows[K, V]):
             self._last += 1
             if self._count >= SPREAD_ROWS and type(key) is int and type(self.index) is dict:
                 self.index = Spread(self.index)
+
+    def put_new(self, keys: Iterable[K], values: Iterable[V]) -> None:
+        """Put rows behind the others, of keys that are not there: what `[key] = value` of each
+        comes to, a page at a time."""
+        rows = zip(keys, values, strict=True)
+        while True:
+            number = self._last
+            page = self._pages.get(number)
+            piece = list(islice(rows, PAGE_ROWS - (0 if page is None else len(page))))
+            if not piece:
+                return
+            page = self._writable(number)
+            page.update(piece)
+            self._count += len(piece)
+            index = self.index
+            for key, _ in piece:
+                index[key] = number
+            if len(page) >= PAGE_ROWS:
+                self._last += 1
+                if self._count >= SPREAD_ROWS and type(piece[0][0]) is int and type(index) is dict:
+                    self.index = Spread(index)
 
     def __delitem__(self, key: K) -> None:
         number = self.index.pop(key)

@@ -38,7 +38,7 @@ from tests.machine import (
     test_settle,
     test_tables,
 )
-from tests.machine.model import driving, publishing_bugs, session_bugs
+from tests.machine.model import driving, publishing_bugs, returning_bugs, session_bugs
 from tests.mutants.hunting import Catch, Hunt, Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited, entry
 
@@ -691,6 +691,7 @@ BUGS: dict[str, Switch] = {
     ),
     **session_bugs.BUGS,
     **publishing_bugs.BUGS,
+    **returning_bugs.BUGS,
 }
 
 _SHARING = (
