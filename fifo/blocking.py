@@ -58,6 +58,7 @@ from fifo.client.consuming.verbs import (
     words_of,
 )
 from fifo.client.durations import Duration, patience
+from fifo.client.scanning import cursor_parts
 
 __all__ = ["connect", "BlockingClient", "BlockingConsumer", "BlockingMessage", "BlockingProducer"]
 
@@ -722,10 +723,10 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
             with self.pin(lease=lease, timeout=timeout) as view:
                 yield from view.scan(queue, page_size=page_size, **wanted)
             return
-        ref, _, position = cursor.rpartition("/")
+        ref, position = cursor_parts(cursor)
         view = self.pinned(ref, timeout=timeout)
         try:
-            yield from view.scan(queue, after=int(position), page_size=page_size, **wanted)
+            yield from view.scan(queue, after=position, page_size=page_size, **wanted)
         finally:
             view.leave()
 

@@ -415,14 +415,20 @@ class ScanVerbs:
                 async for message in view.scan(queue, page_size=page_size, **wanted):
                     yield message
             return
-        *ref, position = _parts(cursor, 5)
-        view = await self.pinned("/".join(ref), timeout=timeout)
+        ref, position = cursor_parts(cursor)
+        view = await self.pinned(ref, timeout=timeout)
         try:
-            rest = view.scan(queue, after=int(position), page_size=page_size, **wanted)
+            rest = view.scan(queue, after=position, page_size=page_size, **wanted)
             async for message in rest:
                 yield message
         finally:
             view.leave()
+
+
+def cursor_parts(cursor: object) -> tuple[str, int]:
+    """The ref of the view and the position of a cursor; raises InvalidArgument."""
+    *ref, position = _parts(cursor, 5)
+    return "/".join(ref), int(position)
 
 
 def _parts(text: object, count: int) -> list[str]:

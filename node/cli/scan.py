@@ -13,6 +13,7 @@ import typer
 
 import fifo
 from fifo.client.json_forms import message_view
+from fifo.client.scanning import cursor_parts
 from node.cli import output
 from node.cli.messages import MESSAGE_COLUMNS, message_row
 from node.cli.session import Json, Url, run
@@ -92,9 +93,8 @@ async def _scan(
     if cursor is None:
         view, after = await client.pin(lease=lease), 0
     else:
-        ref, _, position = cursor.rpartition("/")
+        ref, after = cursor_parts(cursor)
         view = await client.pinned(ref)
-        after = int(position) if position.isdigit() else 0
     shown = 0
     at: int | None = after
     try:

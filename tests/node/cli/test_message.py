@@ -57,6 +57,8 @@ async def test_an_operator_acts_on_one_message(cli: Callable[..., Done], tmp_pat
             rest = (await ok("scan", "scanned", "--cursor", cursor, "--json")).out.splitlines()
             assert [json.loads(line)["body"] for line in rest] == ["2", "3", "4"]
             assert (await ok("scan", "scanned")).err == "none\n"
+            wrong = await message("scan", "scanned", "--cursor", "x")
+            assert (wrong.code, "'x' is not the cursor of a scan" in wrong.line) == (USAGE, True)
             table = (await ok("scan", "orders", "--state", "locked")).out
             assert "locked" in table
             assert "4711" in table
