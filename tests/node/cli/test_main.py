@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Cli = Callable[..., Done]
 
-MESSAGE = "show find retry unlock delay cancel delete terminate move copy resend"
+MESSAGE = "show find retry scan unlock delay cancel delete terminate move copy resend"
 
 PRINTS_DATA = {
     "apply",
