@@ -1,10 +1,8 @@
 """The client without `await`: the same names, safe to use from any number of threads.
 
-Owns the portal to an event loop, that of a thread, on which the asyncio client runs. Most
-methods are declared as `name = _blocking(Class.name)`: parameters, types and docstring are those of
-the asyncio method, so that the two cannot drift apart. Written by hand is only what differs: what
-is handed out in batches, acks that share one crossing, and context managers. Must not know what a
-method does.
+Owns the portal to an event loop, that of a thread, on which the asyncio client runs. Most methods
+are `name = _blocking(Class.name)`, with its parameters, types and docstring; by hand is what
+differs: batches, acks that share one crossing, context managers. Must not know what a method does.
 """
 
 from __future__ import annotations
