@@ -25,7 +25,7 @@ import fifo
 from fifo.client import observe
 from node.cli.main import app
 from node.config import RaftSettings
-from tests.node.cli.conftest import free_base_port
+from tests.node.cli.local import free_base_port
 from tests.support.cluster import leadership_of, passed, running
 from tests.support.shared import SharedCluster
 from tests.support.wire_peer import until

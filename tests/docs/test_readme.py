@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.cli.conftest import free_base_port
+from tests.node.cli.local import free_base_port
 from tests.support.pytest_ids import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
 from tests.node import test_seldom as seldom
 from tests.node.cli import test_consume as consume
-from tests.node.cli.conftest import Done
+from tests.node.cli.local import Done
 from tests.node.http import test_doors as doors
 from tests.node.journal import test_descriptors as descriptors
 from tests.node.raft import test_dialing as dialing

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.jepsen.score.mutation import (
     HARMLESS,
+    STRAY,
     Registry,
     acked_once,
     alive,
@@ -18,15 +19,13 @@ from tests.jepsen.score.mutation import (
     message,
     need,
     neighbours,
+    ordering,
     returned,
 )
 from tests.jepsen.score.tape import Life, Tape
 
 AROUND: Registry = {}
 HARMLESS_ONES: Registry = {}
-
-STRAY = 1_000_000
-"""Added to a token, it is one that was never handed out."""
 
 
 # --- S12, V1: nodes -------------------------------------------------------------------------------
@@ -230,7 +229,7 @@ def back_late(tape: Tape, life: Life) -> None:
     """A nacked message came back at the very end, in a queue that promises no time for it."""
     _, _, second = returned(tape, life, "nack")
     need(second is life.hands[-1], len(second.settlings) == 1, not tape.good.traced)
-    need(tape.good.specs.get(second.queue, {}).get("ordering") == "single_active")
+    need(ordering(tape, second) == "single_active")
     tape.move(second.events, tape.good.events[-1], 0.001)
 
 

@@ -13,10 +13,12 @@ from tests.jepsen.score.mutation import (
     acked_once,
     alive,
     dead,
+    dead_of,
     last_alive,
     message,
     need,
     neighbours,
+    ordering,
     returned,
 )
 from tests.jepsen.score.tape import STRANGER, Hand, Life, Settling, Tape
@@ -99,11 +101,6 @@ def as_many_failures_as_attempts(tape: Tape, life: Life) -> None:
         need(failures < limit.get("max_deliveries", failures + 1))
         tape.set(*hand.counted, failures=failures)
     need(any(_over(hand) for hand in alive(tape, life)))
-
-
-def dead_of(tape: Tape, life: Life) -> list[Hand]:
-    """Its hand-outs as a dead letter."""
-    return [hand for hand in life.hands if hand.queue in tape.good.graves]
 
 
 def _over(hand: Hand) -> bool:
@@ -286,7 +283,7 @@ CALM_S = 4.0
 def _surely_overtaken(tape: Tape, before: Settling, late: Hand) -> bool:
     """Whether, long after it was due and all faults were over, a message that was published later
     is the last one of its queue to be delivered first."""
-    if tape.good.traced or tape.good.specs[late.queue].get("ordering", "none") != "none":
+    if tape.good.traced or ordering(tape, late) != "none":
         return False
     ends = [one["time"] for one in tape.good.of("nemesis", "ok")]
     ends += [one["time"] for one in tape.good.of("leader")]
@@ -335,7 +332,7 @@ def taken_early(tape: Tape, life: Life) -> None:
 def two_active_consumers(tape: Tape, life: Life) -> None:
     """On a `single_active` queue two consumers held messages at once."""
     hand, ack = acked_once(tape, life)
-    need(tape.good.specs.get(hand.queue, {}).get("ordering") == "single_active")
+    need(ordering(tape, hand) == "single_active")
     later = [
         one
         for other in tape.good.lives
@@ -354,7 +351,7 @@ def two_active_consumers(tape: Tape, life: Life) -> None:
 def elder_of_its_key_unfinished(tape: Tape, life: Life) -> None:
     """On a `key` queue it was handed out before the one in front of it was acked."""
     hand, ack = acked_once(tape, life)
-    need(tape.good.specs.get(hand.queue, {}).get("ordering") == "key", _in_line(life))
+    need(ordering(tape, hand) == "key", _in_line(life))
     need(not tape.good.redriven, _lane(life)[1] is not None)
     for other in tape.good.lives:
         if (
@@ -385,7 +382,7 @@ def _in_line(life: Life) -> bool:
 def handed_out_before_its_elder(tape: Tape, life: Life) -> None:
     """Of two messages of one publisher the younger was handed to a consumer first."""
     hand, _ = acked_once(tape, life)
-    kind = tape.good.specs.get(hand.queue, {}).get("ordering", "none")
+    kind = ordering(tape, hand)
     need(not tape.good.redriven, kind != "key", _in_line(life))
     publishers = {
         one["process"] for one in tape.good.of("publish") if one["value"]["queue"] == hand.queue

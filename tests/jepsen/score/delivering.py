@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.jepsen.history import Event
 from tests.jepsen.score.mutation import (
+    STRAY,
     Registry,
     acked_once,
     alive,
@@ -15,7 +16,9 @@ from tests.jepsen.score.mutation import (
     message,
     need,
     neighbours,
+    ordering,
     returned,
+    unsettled_neighbours,
 )
 from tests.jepsen.score.tape import STRANGER, Life, NotHere, Tape
 
@@ -221,7 +224,7 @@ def both_are_sure(tape: Tape, life: Life) -> None:
 def sure_after_a_stranger_has_it(tape: Tape, life: Life) -> None:
     """A message was handed to another consumer while its holder is sure of its lock."""
     hand, _ = acked_once(tape, life)
-    need(tape.good.specs.get(hand.queue, {}).get("ordering") != "single_active")
+    need(ordering(tape, hand) != "single_active")
     sure = [one for one in hand.others if one["f"] == "holds"]
     need(len(sure) > 1)
     tape.hand_out(sure[0], hand, attempt=2, failures=0)
@@ -252,16 +255,14 @@ def two_confirmed_holds(tape: Tape, life: Life) -> None:
 @message(DELIVERING, "S5")
 def old_token_acks(tape: Tape, life: Life) -> None:
     """An old token acked the message that another consumer has."""
-    first, second = neighbours(tape, life, single=True)
-    need(not any(one.done for one in first.settlings))
+    first, second = unsettled_neighbours(tape, life)
     tape.settle(second.deliver, first, "ack")
 
 
 @message(DELIVERING, "S5")
 def old_token_acks_late(tape: Tape, life: Life) -> None:
     """The same, answered `late`."""
-    first, second = neighbours(tape, life, single=True)
-    need(not any(one.done for one in first.settlings))
+    first, second = unsettled_neighbours(tape, life)
     tape.settle(second.deliver, first, "ack", late=True)
 
 
@@ -282,8 +283,7 @@ def late_release(tape: Tape, life: Life) -> None:
 @message(DELIVERING, "S5")
 def acked_under_two_tokens(tape: Tape, life: Life) -> None:
     """Two holders acked it, and both were answered `ok`."""
-    first, second = neighbours(tape, life, single=True)
-    need(not any(one.done for one in first.settlings))
+    first, second = unsettled_neighbours(tape, life)
     second.settled("ack")
     tape.settle(first.deliver, first, "ack")
 
@@ -315,7 +315,7 @@ def delivery_without_its_checkout(tape: Tape, life: Life) -> None:
 def settled_by_a_token_never_delivered(tape: Tape, life: Life) -> None:
     """An ack by a token that was never delivered to any client was answered `ok`."""
     _, ack = acked_once(tape, life)
-    tape.set(*ack.events, token=ack.asked["value"]["token"] + 1_000_000)
+    tape.set(*ack.events, token=ack.asked["value"]["token"] + STRAY)
 
 
 @message(DELIVERING, "S5")
@@ -329,7 +329,7 @@ def settled_by_another_consumers_token(tape: Tape, life: Life) -> None:
 def nacked_by_a_token_never_delivered(tape: Tape, life: Life) -> None:
     """A nack by a token that was never delivered was answered `ok`."""
     _, nack, _ = returned(tape, life, "nack")
-    tape.set(*nack.events, token=nack.asked["value"]["token"] + 1_000_000)
+    tape.set(*nack.events, token=nack.asked["value"]["token"] + STRAY)
 
 
 @message(DELIVERING, "S5")

@@ -12,6 +12,9 @@ from itertools import pairwise
 
 from tests.jepsen.score.tape import Hand, Life, NotHere, Settling, Tape
 
+STRAY = 1_000_000
+"""Added to a token, it is one that was never handed out."""
+
 HARMLESS, UNSEEN = "harmless", "unseen"
 """In the place of a rule: nothing is broken; something is, and the history does not show it."""
 
@@ -79,11 +82,21 @@ def last_alive(tape: Tape, life: Life) -> Hand:
     return found[-1]
 
 
+def dead_of(tape: Tape, life: Life) -> list[Hand]:
+    """Its hand-outs as a dead letter."""
+    return [hand for hand in life.hands if hand.queue in tape.good.graves]
+
+
 def dead(tape: Tape, life: Life) -> list[Hand]:
-    """Its hand-outs as a dead letter; NotHere where there are none."""
-    found = [hand for hand in life.hands if hand.queue in tape.good.graves]
+    """The same; NotHere where there are none."""
+    found = dead_of(tape, life)
     need(found)
     return found
+
+
+def ordering(tape: Tape, hand: Hand) -> str:
+    """The promise of order of its queue."""
+    return str(tape.good.specs.get(hand.queue, {}).get("ordering", "none"))
 
 
 def acked_once(tape: Tape, life: Life) -> tuple[Hand, Settling]:
@@ -101,14 +114,20 @@ def neighbours(tape: Tape, life: Life, *, single: bool = False) -> tuple[Hand, H
     consumer only where it is asked for: its holder loses locks with others'."""
     for first, second in pairwise(alive(tape, life)):
         one, other = first.deliver["value"], second.deliver["value"]
-        kind = tape.good.specs.get(first.queue, {}).get("ordering")
         if (
             first.queue == second.queue
             and other["attempt"] == one["attempt"] + 1
-            and (single or kind != "single_active")
+            and (single or ordering(tape, first) != "single_active")
         ):
             return first, second
     raise NotHere
+
+
+def unsettled_neighbours(tape: Tape, life: Life) -> tuple[Hand, Hand]:
+    """Two hand-outs, in whatever queue, of which no settlement of the first was carried out."""
+    first, second = neighbours(tape, life, single=True)
+    need(not any(one.done for one in first.settlings))
+    return first, second
 
 
 def returned(tape: Tape, life: Life, verb: str) -> tuple[Hand, Settling, Hand]:

@@ -24,7 +24,7 @@ from typing import Any
 import fifo
 from fifo.client import observe
 from node.config import ClusterConfig, LimitSettings, cluster_config, to_toml
-from tests.node.cli.conftest import free_base_port
+from tests.node.cli.local import free_base_port
 from tests.support.cluster import passed
 
 NAMES = ("n1", "n2", "n3")

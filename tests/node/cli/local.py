@@ -1,15 +1,18 @@
 """A local cluster and the commands that people type at it.
 
-Owns running a command, in this process or in one of its own. Must not assert what a test is about.
+Owns running a command, in this process or in one of its own, what it comes to, and free ports. Must
+not assert what a test is about.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,11 +23,32 @@ from typing import Any
 from node.cli.main import run
 from node.cli.processes import ProcessId, wait_gone, wait_until
 from node.cli.state import ClusterFolder
-from tests.node.cli.conftest import Done, free_base_port
 
 WAIT_S = 30.0
 ROOT = Path(__file__).parents[3]
 ALL_UP = ("leader", "follower", "follower")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The outcome of a command: exit code and output."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The output, parsed as JSON."""
+        return json.loads(self.out)
+
+    @property
+    def line(self) -> str:
+        """The single line of a failure; asserts that there is no traceback."""
+        assert "Traceback" not in self.err + self.out
+        lines = self.err.splitlines()
+        assert len(lines) == 1, self.err
+        return lines[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +155,35 @@ def running_cluster(folder: Path) -> Iterator[Local]:
         for process in processes:
             process.signal(signal.SIGKILL)
         assert wait_gone(processes, WAIT_S) == []
+
+
+def free_base_port() -> int:
+    """A base of ten ports per node, of which those of three nodes are free now.
+
+    From below the range that kernels give to outgoing connections: the nodes' own dialing would
+    otherwise take a port that a node, started a moment later, wants to listen on.
+    """
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            chance: int = probe.getsockname()[1]
+        # Workers of one run look at the same moment: each has every other block of ports.
+        block = 2 * (chance * 37 % ((_BASE_MAX - _BASE_MIN) // 80)) + _WORKER % 2
+        base = _BASE_MIN + 40 * block
+        if all(_free(base + 10 * i + j) for i in range(3) for j in (1, 2, 3)):
+            return base
+    raise AssertionError("no free range of ports")
+
+
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_BASE_MIN = 10_000
+_BASE_MAX = 32_700
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

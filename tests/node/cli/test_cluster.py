@@ -18,31 +18,12 @@ import pytest
 
 from node.cli import session
 from node.cli.processes import identify, wait_gone, wait_until
-from tests.node.cli.conftest import free_base_port
-from tests.node.cli.local import ALL_UP, WAIT_S, Local, running_cluster
+from tests.node.cli.local import ALL_UP, WAIT_S, Local, free_base_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from node.cli.processes import ProcessId
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_address_set() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("FIFO_URL", raising=False)
-        patch.delenv("FIFO_DEBUG", raising=False)
-        patch.delenv("FIFO_CONFIG", raising=False)
-        yield
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    """Three nodes that serve the tests of this module."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as here:
-        yield here
 
 
 def test_cluster_start_reports_leader_and_nodes(local: Local) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fifo.wire import Frame
-    from tests.node.cli.conftest import Done
+    from tests.node.cli.local import Done
     from tests.support.wire_peer import Line
 
 WITHOUT_CREDIT = "pull"

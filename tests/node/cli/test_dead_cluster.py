@@ -11,8 +11,7 @@ import pytest
 from node.cli.processes import wait_gone
 from node.cli.state import ClusterFolder
 from node.config import cluster_config, to_toml
-from tests.node.cli.conftest import free_base_port
-from tests.node.cli.local import ALL_UP, WAIT_S, Local
+from tests.node.cli.local import ALL_UP, WAIT_S, Local, free_base_port
 from tests.support.users import EVERYTHING, user
 
 if TYPE_CHECKING:
@@ -31,9 +30,8 @@ def killed(here: Local) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Local]:
+def here(tmp_path: Path) -> Iterator[Local]:
     """A folder without a cluster yet; whatever a test starts there is not left."""
-    monkeypatch.delenv("FIFO_URL", raising=False)
     local = Local(tmp_path, free_base_port())
     yield local
     if ClusterFolder(tmp_path / ".fifo").load() is not None:

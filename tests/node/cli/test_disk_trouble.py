@@ -19,7 +19,6 @@ import fifo
 from node.config import cluster_config
 from node.journal.limits import PREALLOCATION_BYTES
 from node.journal.reserve import RESERVE_NAME
-from tests.node.cli.conftest import free_base_port
 from tests.node.cli.disks import (
     ROOM_AGAIN_SECONDS,
     SICK,
@@ -36,6 +35,7 @@ from tests.node.cli.disks import (
     until_refused,
     untraceable,
 )
+from tests.node.cli.local import free_base_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

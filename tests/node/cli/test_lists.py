@@ -11,32 +11,15 @@ import signal
 import struct
 import subprocess
 import termios
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import fifo
 from node.cli.people import SessionOrder, in_order
-from tests.node.cli.local import WAIT_S, Local, running_cluster
+from tests.node.cli.local import WAIT_S, Local
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_address_set() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("FIFO_URL", raising=False)
-        patch.delenv("FIFO_DEBUG", raising=False)
-        patch.delenv("FIFO_CONFIG", raising=False)
-        yield
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    """Three nodes that serve the tests of this module."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as here:
-        yield here
 
 
 def test_queues_are_filtered_and_sorted(local: Local) -> None:

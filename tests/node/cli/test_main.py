@@ -26,7 +26,7 @@ from tests.support.users import user
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from tests.node.cli.conftest import Done
+    from tests.node.cli.local import Done
 
     Cli = Callable[..., Done]
 

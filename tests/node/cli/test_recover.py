@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.node.cli.conftest import Done
+    from tests.node.cli.local import Done
 
     Cli = Callable[..., Done]
 

@@ -207,7 +207,6 @@ async def test_nodes_load_new_certificates_and_a_new_authority_without_a_restart
 async def test_the_status_of_a_cluster_with_users_needs_credentials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("FIFO_URL", raising=False)
     config = replace(loopback_config(tmp_path, 1), users=(ANN, BOB))
     async with served(config, tmp_path) as node:
         state = state_of(config).with_process("n1", identify(node.process.pid))

@@ -14,7 +14,7 @@ from node.cli.removal import remove_cluster
 from node.cli.state import ClusterFolder, state_of
 from node.config import cluster_config
 from node.journal.io.storage import OsStorage
-from tests.node.cli.conftest import Done
+from tests.node.cli.local import Done
 
 SEGMENT = "0000000001-00000000000000000001.segment"
 

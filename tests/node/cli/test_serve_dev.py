@@ -14,8 +14,7 @@ import pytest
 
 import fifo.testing
 from node.cli.errors import USAGE
-from tests.node.cli.conftest import Done, free_base_port
-from tests.node.cli.local import Local
+from tests.node.cli.local import Done, Local, free_base_port
 
 SLOWER = 20
 """`fifo.testing.cluster` starts in at most this part of the time of `fifo serve --dev`."""
