@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -162,6 +163,35 @@ def test_a_handler_that_blocks_its_loop_can_see_that_its_lock_is_lost() -> None:
                 return message.lock_lost.wait_blocking(3)
 
         assert asyncio.run(program())
+
+
+async def test_a_program_whose_loop_was_closed_is_warned_before_its_messages_go_back() -> None:
+    """Its process may end as soon as they are elsewhere, and the warning with it."""
+    given_back = threading.Event()
+    in_time: list[bool] = []
+
+    def warned(text: Warning | str, *_: object) -> None:
+        assert "event loop was closed" in str(text)
+        in_time.append(not given_back.wait(0.2))  # what was sent before has time to arrive
+
+    def close(line: Line, frame: Frame) -> None:
+        given_back.set()
+        line.close()
+
+    closed = asyncio.new_event_loop()
+    closed.close()
+    async with Peer() as peer:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = warned  # type: ignore[assignment]  # takes all that comes
+            async with consuming(peer) as (client, _):
+                await until(lambda: len(peer.lines) == 2)
+                peer.answers[Close] = close
+                client._control._user_loop = closed
+                client._control.nudge()
+                await until(given_back.is_set)
+                peer.answers[Close] = peer.answers[Cancel]
+        assert in_time == [True]
 
 
 async def test_a_renewal_that_is_refused_for_the_moment_is_tried_again_soon() -> None:

@@ -237,14 +237,15 @@ class Control:
         so nothing is renewed, and all that was held goes back."""
         assert self._lost is not None, "made in _main"
         self._stopping = True
-        link.send(Close(), next(self._correlations))
         text = (
             f"{self._session!r}: its event loop was closed, and the client was not:"
             " use `async with fifo.connect(...)`, or close() it"
         )
+        # Said before anything is done: the program may end as soon as its messages are elsewhere.
         try:
             warnings.warn(text, ResourceWarning, source=self._session, stacklevel=2)
         finally:
+            link.send(Close(), next(self._correlations))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._session.options.close_timeout):
                     await self._lost.wait()
