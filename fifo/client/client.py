@@ -244,7 +244,11 @@ class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, SettlesElsewhere, Generic[M
         result = await self._ask(Declare(spec.name, spec.to_wire()), timeout)
         if warn and spec.expires_unused is not None:
             _queues_log.warning("%s", expiry_warning(spec.name))
-        return bool(result.get("created")) if isinstance(result, dict) else False
+        if not isinstance(result, dict):
+            return False
+        if isinstance(number := result.get("queue"), int):
+            self._publisher.queue_numbers.saw(spec.name, number)
+        return bool(result.get("created"))
 
     async def update(
         self,

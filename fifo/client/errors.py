@@ -77,8 +77,8 @@ class PinGone(FifoError, LookupError):
 
 
 class QueueReplaced(QueueNotFound):
-    """The queue was deleted and another has its name, or that is not known: what was on its way
-    may have been stored in the old one, and is not in the one that has the name now."""
+    """The answer was lost, and the queue that has the name now has not stored the message: one of
+    that name before it may have. The text says whether it is known that there was one."""
 
 
 class QueueExists(FifoError, ValueError):

@@ -112,6 +112,10 @@ GAPS_MAX: Final = 1_000
 CONSUMERS_KNOWN_MAX: Final = 1_000
 """Consumers of other sessions whose queue is remembered, after their messages were settled here."""
 
+QUEUE_NUMBERS_MAX: Final = 1_000
+"""Queues whose numbers are remembered, those seen last: without one, a publish whose answer was
+lost may be called unknown though it could be sent again."""
+
 GETS_IDLE_MAX: Final = 100
 """Consumers of `get`, each of one queue, that are kept with nothing in hand: those used last.
 A program that goes round fewer queues makes none anew, and one that visits thousands leaves nearly

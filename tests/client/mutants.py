@@ -35,6 +35,7 @@ from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.tuning import Tuning
 from fifo.client.publishing.outbox import Outbox
 from fifo.client.publishing.publish_stream import PublishFrame, PublishStream
+from fifo.client.publishing.queue_numbers import QueueNumbers
 from fifo.wire.messages import STATUS_OK
 from node.broker.connections.handshake import Handshake
 from node.raft.elections import Elections
@@ -142,6 +143,10 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "what was on its way to the old queue goes into the new one": (
         edited(PublishFrame, "below", "self.queue_below if self.in_doubt else 0", "0"),
         _test(publishing.test_what_is_sent_again_names_the_queue_that_it_was_for),
+    ),
+    "a client forgets which queue it has declared": (
+        edited(QueueNumbers, "saw", "self._seen[queue] = number", "self._seen[queue] = 0"),
+        _test(publishing.test_what_is_sent_again_is_for_the_queue_that_its_client_declared, 41),
     ),
     "a publisher goes on by what a deleted queue had stored": (
         edited(PublishStream, "_confirmed", "self.last_stored = 0", "pass"),

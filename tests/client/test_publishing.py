@@ -23,7 +23,7 @@ from fifo.wire.columns import (
     decode_headers,
     unpack_u64,
 )
-from fifo.wire.messages import Confirms, Error, Hello, Message, Ok, OpenProducer, Publish
+from fifo.wire.messages import Confirms, Declare, Error, Hello, Message, Ok, OpenProducer, Publish
 from tests.support.wire_peer import Line, Peer, confirm_all, layout_of, until, welcome
 
 
@@ -560,7 +560,7 @@ async def test_what_is_sent_again_names_the_queue_that_it_was_for() -> None:
         peer.opening = lambda line, hello: welcome(line, hello, queue_below=40)
         async with fifo.connect(peer.url) as client:
             # Nothing is known of the queue but that it was there when the connection was opened.
-            below, said = 40, "may have been deleted"
+            below, said = 40, "whether there was a queue of that name before"
             for queue in (41, 42):
                 lost = asyncio.create_task(client.publish("orders", b"lost"))
                 line, _, first = await peer.hear(Publish)
@@ -579,6 +579,29 @@ async def test_what_is_sent_again_names_the_queue_that_it_was_for() -> None:
                 line.send(Confirms(((frame.correlation, queue, 7, 0, 1),)))
                 assert (await going_on).id == f"{queue}.7.{third.number}"
                 below, said = queue + 1, "was deleted"
+
+
+@pytest.mark.parametrize("queue", [41, 42])
+async def test_what_is_sent_again_is_for_the_queue_that_its_client_declared(queue: int) -> None:
+    async with Peer() as peer:
+        peer.opening = lambda line, hello: welcome(line, hello, queue_below=40)
+        peer.answers[Declare] = lambda line, frame: line.send(
+            Ok({"created": True, "queue": 41}), frame.correlation
+        )
+        async with fifo.connect(peer.url) as client:
+            await client.declare(fifo.QueueSpec("orders"))
+            lost = asyncio.create_task(client.publish("orders", b"lost"))
+            line, _, first = await peer.hear(Publish)
+            line.drop()
+            line, frame, second = await peer.hear(Publish)
+            assert (first.queue_below, second.queue_below) == (0, 42)
+            if queue == 41:
+                line.send(Confirms(((frame.correlation, queue, 7, 0, 1),)))
+                assert not (await lost).duplicate
+                return
+            line.send(Confirms(((frame.correlation, queue, 7, 0, 0, _REPLACED),)))
+            with pytest.raises(fifo.QueueReplaced, match="was deleted and declared anew"):
+                await lost
 
 
 async def test_a_queue_that_has_lost_what_it_confirmed_is_reported_each_time() -> None:

@@ -181,7 +181,8 @@ async def test_what_was_on_its_way_to_the_old_queue_is_unknown_and_never_in_the_
         await again(client)
         proxy.heal()
         proxy.reset()
-        with pytest.raises(fifo.QueueReplaced, match="declared anew") as caught:
+        known = "was deleted and declared anew" if before else "is not known"
+        with pytest.raises(fifo.QueueReplaced, match=known) as caught:
             await publishing
         assert caught.value.unknown
         assert await bodies(client) == []
@@ -204,10 +205,13 @@ async def test_a_publish_to_a_queue_that_is_gone_is_unknown_where_its_answer_was
         assert caught.value.unknown
 
 
-async def test_a_first_publish_to_a_queue_that_stays_is_stored_once_though_its_answer_is_lost(
-    client: fifo.Client, shared_cluster: SharedCluster
+@pytest.mark.parametrize("is_younger", [False, True], ids=["queue_stays", "younger_queue"])
+async def test_a_first_publish_is_stored_once_though_its_answer_is_lost(
+    client: fifo.Client, shared_cluster: SharedCluster, is_younger: bool
 ) -> None:
     async with unanswered(shared_cluster) as (publisher, proxy):
+        if is_younger:  # than the connection
+            await again(client)
         proxy.back.cut = True
         publishing = asyncio.create_task(publisher.publish("orders", b"once"))
         await stored(client, 1)
@@ -217,17 +221,18 @@ async def test_a_first_publish_to_a_queue_that_stays_is_stored_once_though_its_a
         assert await bodies(client) == [b"once"]
 
 
-async def test_a_first_publish_to_a_queue_that_is_younger_than_the_connection_is_stored_once(
+async def test_a_first_publish_that_never_arrived_goes_into_the_queue_that_its_client_declared(
     client: fifo.Client, shared_cluster: SharedCluster
 ) -> None:
     async with unanswered(shared_cluster) as (publisher, proxy):
         await again(client)
-        proxy.back.cut = True
+        await publisher.declare(fifo.QueueSpec("orders"))
+        proxy.there.cut = True
         publishing = asyncio.create_task(publisher.publish("orders", b"once"))
-        await stored(client, 1)
+        await passed(LOOK_SECONDS)
         proxy.heal()
         proxy.reset()
-        assert (await publishing).duplicate
+        assert not (await publishing).duplicate
         assert await bodies(client) == [b"once"]
 
 

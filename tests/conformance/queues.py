@@ -32,12 +32,17 @@ from tests.conformance.suite import Case, rule
 def declare(case: Case) -> None:
     peer = case.open()
     name = case.queue(peer, lock_ms=20_000)
-    expect(peer.ok(DECLARE, name, {"lock_ms": 20_000}) == {"created": False}, "the same again")
+    found = peer.ok(DECLARE, name, {"lock_ms": 20_000})
+    expect(found["created"] is False, f"the same again: {found}")
     code, _, retryable, detail = peer.refused(DECLARE, name, {"lock_ms": 21_000})
     expect((code, retryable) == ("queue_exists", False), f"another spec: {code}")
     expect(detail == {"differences": {"lock_ms": [20_000, 21_000]}}, f"the detail: {detail}")
     code = peer.refused(DECLARE, f"{name}.x", {"no_such_option": 1})[0]
     expect(code == "invalid_argument", f"an unknown option: {code}")
+    peer.ok(QUEUE_ACTION, name, "delete")
+    anew = peer.ok(DECLARE, name, {"lock_ms": 20_000})
+    expect(anew["created"] is True, f"a new one: {anew}")
+    expect(anew["queue"] > found["queue"], f"another number: {found}, {anew}")
 
 
 @rule(8, "Update changes a live queue, and nil restores a default")

@@ -1,14 +1,16 @@
-"""The tables of `docs/protocol.md` and `docs/protocol.json`, from the registry of `fifo.wire`.
+"""`docs/protocol.json`, and section 9 of `docs/protocol.md` that is made from it.
 
-Owns what can be generated: types, defaults and order of the fields, codes, limits, columns. The
-words for people stand on the page alone, from where the JSON file takes them.
-`python -m tests.wire.protocol_tables` writes both anew; a test says when that is needed.
+The file is the source: its texts for people are edited there, and nowhere else. Owns what the code
+knows better and so fills in (names, types, defaults and order of the fields, columns, codes,
+limits), and how the section looks. `python -m tests.wire.protocol_tables` writes the file with all
+that the code knows, and the section from the file; a test says when that is needed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import textwrap
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +22,9 @@ from fifo.wire.messages import REGISTRY, Message
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "protocol.md"
 FILE: Final = PAGE.with_suffix(".json")
+
+COLUMNS_MAX: Final = 120
+"""Of a line of the page; a row of a table may be longer."""
 
 TYPES: Final = {
     "number": f"integer 0..{U63_MAX}",
@@ -45,72 +50,22 @@ COLUMNS_IN: Final = {
 }
 """The tags of each frame with columns."""
 
+# The file.
 
-def type_of(check: Check) -> str:
-    """Return what a field accepts in the notation of the page, with the names of `TYPES`."""
-    found = NAMES[check]
-    for name, definition in TYPES.items():
-        found = re.sub(rf"(?<![\w.-]){re.escape(definition)}(?!\d)", name, found)
+
+def source() -> dict[str, Any]:
+    """Return what the file says now."""
+    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
 
 
-def default_of(default: Any) -> str:
-    """Return the default of a field as the page writes it."""
-    if default is MISSING:
-        return "required"
-    written = {"None": "nil", "()": "`[]`", "''": '`""`', "b''": "empty"}
-    return written.get(repr(default), str(default).lower())
-
-
-def tables(page: str) -> str:
-    """Return the page with its tables of fields as the registry has them; texts stay."""
-    for cls in REGISTRY.values():
-        page = _with_table(page, cls)
-    return page
-
-
-def _with_table(page: str, cls: type[Message]) -> str:
-    start, end = _place(page, cls)
-    part = page[start:end]
-    known = {row[0]: row[3] for row in _rows(part)}
-    checks = dict(cls._CHECKS)
-    lines = [
-        " ".join(
-            f"| {field.name} | {type_of(checks[field.name])} | {default_of(field.default)} |"
-            f" {known.get(field.name, '')} |".split()
-        )
-        for field in fields(cls)
-    ]
-    if not lines:
-        return page
-    table = "\n".join(["| field | type | default | |", "|--|--|--|--|", *lines, ""])
-    found = re.search(r"^\| field \|.*\n\|--.*\n(\|.*\n)*", part, re.MULTILINE)
-    assert found, f"{cls.__name__} has no table on the page: write its heading and rows"
-    part = part[: found.start()] + table + part[found.end() :]
-    return page[:start] + part + page[end:]
-
-
-def _place(page: str, cls: type[Message]) -> tuple[int, int]:
-    """Find the part of the page about a message."""
-    heading = f"### {cls.TYPE} {cls.__name__}\n"
-    assert heading in page, f"the page lacks {heading!r}"
-    start = page.index(heading) + len(heading)
-    end = re.search(r"^##", page[start:], re.MULTILINE)
-    assert end is not None
-    return start, start + end.start()
-
-
-def _rows(part: str) -> list[list[str]]:
-    lines = [line for line in part.splitlines() if line.startswith("| ")][1:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-def as_json(page: str) -> str:
-    """Return the machine-readable protocol; `page` gives it the texts for people."""
+def completed(known: dict[str, Any]) -> str:
+    """Return the file with the texts of `known`, and all else as the code has it."""
+    texts = {one["type"]: one for one in known["messages"]}
     found = {
         "versions": [VERSION_MIN, VERSION_MAX],
         "types": {**TYPES, "token range": "[positive, positive]"},
-        "messages": [_message(page, cls) for cls in REGISTRY.values()],
+        "messages": [_message(cls, texts.get(cls.TYPE, {})) for cls in REGISTRY.values()],
         "columns": [
             {
                 "tag": tag,
@@ -126,19 +81,19 @@ def as_json(page: str) -> str:
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
-def _message(page: str, cls: type[Message]) -> dict[str, Any]:
-    start, end = _place(page, cls)
-    part = page[start:end]
-    texts = {row[0]: row[3] for row in _rows(part)}
-    about = " ".join(re.split(r"^\| ", part, flags=re.MULTILINE)[0].split())
-    sender = re.match(r"(C and N|C|N)\b", about)
-    assert sender, f"the page does not say who sends {cls.__name__}"
+def _message(cls: type[Message], known: dict[str, Any]) -> dict[str, Any]:
+    """`sender`: who sends it, as the page says it; `more`: paragraphs behind the table."""
+    sender = known.get("sender", "")
+    texts = {one["name"]: one["text"] for one in known.get("fields", ())}
     checks = dict(cls._CHECKS)
     return {
         "type": cls.TYPE,
         "name": cls.__name__,
-        "from": {"C": ["client"], "N": ["node"]}.get(sender[0], ["client", "node"]),
-        "text": about[sender.end() :].lstrip(",. "),
+        "from": [
+            name for mark, name in (("C", "client"), ("N", "node")) if mark in _senders(sender)
+        ],
+        "sender": sender,
+        "text": known.get("text", ""),
         "fields": [
             {
                 "name": field.name,
@@ -149,7 +104,21 @@ def _message(page: str, cls: type[Message]) -> dict[str, Any]:
             }
             for field in fields(cls)
         ],
+        "more": known.get("more", []),
     }
+
+
+def _senders(sender: str) -> list[str]:
+    """Return who sends it at any time: not what is said behind the first comma."""
+    return sender.split(",")[0].split(" and ")
+
+
+def type_of(check: Check) -> str:
+    """Return what a field accepts in the notation of the page, with the names of `TYPES`."""
+    found = NAMES[check]
+    for name, definition in TYPES.items():
+        found = re.sub(rf"(?<![\w.-]){re.escape(definition)}(?!\d)", name, found)
+    return found
 
 
 def _plain(default: Any) -> Any:
@@ -168,7 +137,60 @@ def bounds() -> dict[str, int]:
     return found
 
 
+# The page.
+
+
+def rendered(page: str, known: dict[str, Any]) -> str:
+    """Return the page with the messages of section 9 as the file has them."""
+    found = re.search(r"^### \d+ .*?(?=^## )", page, re.MULTILINE | re.DOTALL)
+    assert found is not None, "section 9 has no messages"
+    parts = "\n".join(_part(one) for one in known["messages"])
+    return f"{page[: found.start()]}{parts}\n{page[found.end() :]}"
+
+
+def _part(message: dict[str, Any]) -> str:
+    said = f"{message['sender']}. {message['text']}".strip()
+    if not message["fields"]:
+        said += " No fields."
+    lines = [f"### {message['type']} {message['name']}", "", _filled(said)]
+    if message["fields"]:
+        lines += ["", "| field | type | default | |", "|--|--|--|--|"]
+        lines += [_row(one) for one in message["fields"]]
+    before = ""
+    for paragraph in message["more"]:
+        is_item = paragraph.startswith("- ")
+        lines += [] if is_item and before.startswith("- ") else [""]
+        lines.append(_filled(paragraph, "  " if is_item else ""))
+        before = paragraph
+    return "\n".join([*lines, ""])
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text,
+        COLUMNS_MAX,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _row(field: dict[str, Any]) -> str:
+    cells = f"| {field['name']} | {field['type']} | {_default(field)} | {field['text']} |"
+    return " ".join(cells.split())
+
+
+def _default(field: dict[str, Any]) -> str:
+    """Return the default of a field as the page writes it."""
+    if field["required"]:
+        return "required"
+    default = field["default"]
+    if default == "":
+        return "empty" if field["type"].startswith("bytes") else '`""`'
+    return {"None": "nil", "[]": "`[]`"}.get(repr(default), str(default).lower())
+
+
 if __name__ == "__main__":
-    written = tables(PAGE.read_text(encoding="utf-8"))
+    FILE.write_text(completed(source()), encoding="utf-8")
+    written = rendered(PAGE.read_text(encoding="utf-8"), source())
     PAGE.write_text(written, encoding="utf-8")
-    FILE.write_text(as_json(written), encoding="utf-8")

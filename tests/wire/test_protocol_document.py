@@ -1,6 +1,5 @@
 """`docs/protocol.md` agrees with the code: numbers, names, order, types, bounds, defaults."""
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -53,15 +52,27 @@ PAGE_FIELDS: Final = [
 ]
 
 
-def test_the_tables_and_the_file_are_generated_from_the_registry() -> None:
+SOURCE: Final = protocol_tables.source()
+
+
+def test_the_file_has_all_that_the_code_knows() -> None:
     """Else run `python -m tests.wire.protocol_tables`."""
-    assert protocol_tables.tables(PAGE) == PAGE
-    assert protocol_tables.FILE.read_text(encoding="utf-8") == protocol_tables.as_json(PAGE)
+    assert protocol_tables.FILE.read_text(encoding="utf-8") == protocol_tables.completed(SOURCE)
+
+
+def test_the_messages_of_the_page_are_those_of_the_file() -> None:
+    """Else run `python -m tests.wire.protocol_tables`: what is edited is the file."""
+    assert protocol_tables.rendered(PAGE, SOURCE) == PAGE
+
+
+@pytest.mark.parametrize("message", SOURCE["messages"], ids=lambda message: message["name"])
+def test_the_file_says_who_sends_a_message(message: dict[str, Any]) -> None:
+    assert message["from"], message["sender"]
 
 
 def test_the_file_suffices_to_read_every_example() -> None:
     """Names and defaults by position, as a generated client would take them."""
-    described = {one["type"]: one for one in json.loads(protocol_tables.as_json(PAGE))["messages"]}
+    described = {one["type"]: one for one in SOURCE["messages"]}
     for example in EXAMPLES:
         listed = described[example.TYPE]["fields"]
         whole, short = example.to_fields(), type(example).__name__

@@ -110,7 +110,7 @@ def test_a_stranger_publishes_consumes_and_settles_by_the_wire(play: Play) -> No
         node.welcome()
         declare = node.expect(Declare)
         assert declare.message == Declare("orders", {"lock_ms": 5_000})
-        node.say(Ok({"created": True}), declare.correlation)
+        node.say(Ok({"created": True, "queue": 3}), declare.correlation)
 
         publish = node.expect(Publish)
         message = publish.message

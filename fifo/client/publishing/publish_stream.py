@@ -20,6 +20,7 @@ from fifo.client.connection.calls import Tries
 from fifo.client.connection.session import Session
 from fifo.client.errors import FifoError, ProducerGap, QueueReplaced, SessionEnded, from_code
 from fifo.client.publishing.confirms import Confirmed
+from fifo.client.publishing.queue_numbers import QueueNumbers
 from fifo.wire import Code, Frame
 from fifo.wire.columns import Publication
 from fifo.wire.messages import Confirms, Error
@@ -58,6 +59,7 @@ class PublishFrame:
         "previous",
         "publication",
         "queue_below",
+        "queue_seen",
         "sent",
         "sent_at",
         "stream",
@@ -85,6 +87,8 @@ class PublishFrame:
         """Sent again though an earlier transmission was not answered: that may be stored."""
         self.queue_below = 0
         """An earlier transmission was for a queue whose number is below this."""
+        self.queue_seen = False
+        """An answer had named a queue of the name before: one above `queue_below` replaced it."""
 
     def below(self) -> int:
         """The bound that goes with it: none before it is sent again."""
@@ -121,17 +125,19 @@ class PublishStream:
         producer: int,
         last_stored: int,
         queue_number: int,
+        numbers: QueueNumbers,
         released: Released,
     ) -> None:
         self.queue = queue
         self.producer = producer
         self.last_stored = last_stored
         self.queue_number = queue_number
-        """Of the queue that has the name, as far as an answer said so; 0 before the first."""
+        """Of the queue that `last_stored` is about; 0 before the first answer."""
         self.refusal: FifoError | None = None
         """Why the node stores nothing at the moment; what stands behind waits for the same."""
         self._session = session
         self._outbox = outbox
+        self._seen = numbers
         self._released = released
         self._next = last_stored + 1
         self._frames: deque[PublishFrame] = deque()
@@ -190,7 +196,9 @@ class PublishStream:
             return False
         if not frame.sent:
             frame.sent_at = self._clocks()
-            frame.queue_below = self.queue_number + 1 if self.queue_number else self._made_below()
+            seen = max(self.queue_number, self._seen.of(self.queue))
+            frame.queue_seen = seen > 0
+            frame.queue_below = max(seen + 1 if seen else 0, self._made_below())
         frame.waits = False
         self._waiting -= 1
         frame.sent = True
@@ -211,7 +219,8 @@ class PublishStream:
             frame.in_doubt = True
             if self.queue_number:
                 # Said by the answer to a frame before it, so it was not for an earlier queue.
-                frame.queue_below = self.queue_number + 1
+                frame.queue_below = max(frame.queue_below, self.queue_number + 1)
+                frame.queue_seen = True
 
     def _pack(self, frame: PublishFrame) -> bool:
         """Give a frame its numbers and its bytes; again where it was refused, for a message whose
@@ -261,6 +270,8 @@ class PublishStream:
     ) -> None:
         if confirmed.total > len(frame.numbers):
             confirmed = confirmed._replace(stored=max(0, len(frame.numbers) - confirmed.duplicates))
+        if confirmed.queue > self.queue_number:
+            self._seen.saw(self.queue, confirmed.queue)
         is_another = confirmed.queue > self.queue_number > 0
         if is_another:
             self.last_stored = 0
@@ -296,7 +307,8 @@ class PublishStream:
             for one in self._frames:
                 one.gaps = 0
         if code == Code.QUEUE_REPLACED or (code == Code.GAP and is_another and tries.unknown):
-            self._finish(frame, confirmed, _replaced(self.queue, is_known=is_another))
+            error_of = _replaced if is_another or frame.queue_seen else _maybe_replaced
+            self._finish(frame, confirmed, error_of(self.queue))
             return
         # Of an earlier transmission only the queue itself knows, by the numbers.
         refused.unknown |= tries.unknown and not confirmed.queue and not retryable
@@ -442,12 +454,22 @@ def _expected(refused: FifoError) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _replaced(queue: str, *, is_known: bool) -> FifoError:
-    """`is_known`: an answer had named another queue. Else the first one may be this one."""
-    was = "was" if is_known else "may have been"
+def _replaced(queue: str) -> FifoError:
     error = QueueReplaced(
-        f"queue {queue!r} {was} deleted and declared anew before the answer came: the message is"
-        " not in the queue that has the name now, and may have been stored in one before it",
+        f"queue {queue!r} was deleted and declared anew before the answer came: the message is not"
+        " in the queue that has the name now, and may have been stored in one before it",
+        unknown=True,
+    )
+    error.code = Code.QUEUE_REPLACED
+    return error
+
+
+def _maybe_replaced(queue: str) -> FifoError:
+    """No queue of the name had been seen: there may have been none before this one."""
+    error = QueueReplaced(
+        f"no answer to the message came, and queue {queue!r}, declared after the connection that"
+        " it was sent on, has not stored it: whether there was a queue of that name before, which"
+        " may have stored it, is not known; a client that has declared its queue knows",
         unknown=True,
     )
     error.code = Code.QUEUE_REPLACED

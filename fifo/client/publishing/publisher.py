@@ -21,6 +21,7 @@ from fifo.client.errors import FifoError, InvalidArgument, SessionEnded, again, 
 from fifo.client.publishing.confirms import Confirm, Confirmed, Confirms
 from fifo.client.publishing.outbox import Outbox
 from fifo.client.publishing.publish_stream import PublishFrame, PublishStream, Work
+from fifo.client.publishing.queue_numbers import QueueNumbers
 from fifo.wire import limits as wire
 from fifo.wire.columns import Publication
 from fifo.words.bounds import PRIORITY_DEFAULT
@@ -168,6 +169,7 @@ class Publisher:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.queue_numbers = QueueNumbers()
         self._streams: dict[tuple[int, str], PublishStream] = {}
         self._outbox = Outbox(session)
         self._gathering: dict[tuple[int, str], Singles] = {}
@@ -357,6 +359,8 @@ class Publisher:
         """The stream of a producer to a queue; what is stored there, where that is known."""
         found = self._streams.get((producer, queue))
         if found is None:
+            if queue_number:
+                self.queue_numbers.saw(queue, queue_number)
             found = PublishStream(
                 self.session,
                 self._outbox,
@@ -364,6 +368,7 @@ class Publisher:
                 producer,
                 last_stored,
                 queue_number,
+                self.queue_numbers,
                 self.released,
             )
             self._streams[producer, queue] = found

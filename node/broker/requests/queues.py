@@ -44,7 +44,7 @@ class Queues:
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Declared)
-            connection.send(Ok({"created": reply.created}), frame.correlation)
+            connection.send(Ok({"created": reply.created, "queue": reply.queue}), frame.correlation)
 
         def decided() -> None:
             proposer.declaring -= 1
