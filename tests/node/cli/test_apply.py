@@ -22,7 +22,7 @@ from tests.support.cluster import running
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.node.cli.conftest import Done
+    from tests.node.cli.local import Done
 
 FILE = """
 [[queue]]

@@ -14,14 +14,14 @@ from node import certificates
 from node.certificates import Certificate, CertificateUnreadable
 from node.cli.config_checks import line_of, of_times
 from node.config import ClusterConfig, TlsSettings, cluster_config, to_toml
-from tests.node.cli.conftest import free_base_port
+from tests.node.cli.local import free_base_port
 from tests.support.certificates import Authority
 from tests.support.users import EVERYTHING, certificate, user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.node.cli.conftest import Done
+    from tests.node.cli.local import Done
 
     Cli = Callable[..., Done]
 

@@ -19,7 +19,7 @@ from tests.support.users import EVERYTHING, user
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.node.cli.conftest import Done
+    from tests.node.cli.local import Done
 
 NOW_S = 1_800_000_000.0
 DAY_MS = 86_400_000
