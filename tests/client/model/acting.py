@@ -36,6 +36,9 @@ TIMEOUT_S = 2.0
 
 HEARTBEAT_S = 2.0
 
+GET_LOCK_S = 2.0
+"""Lock of the messages of a get."""
+
 LATE_S = 0.05
 """Time that a call may take beyond its limit: a few turns of the loop."""
 
@@ -342,7 +345,7 @@ class Actor:
     async def get(self, queue: str, count: int, wait_s: float, *, renew: bool) -> None:
         """Get a few messages."""
         began = self.scene.now
-        call = self.up().get(queue, count, wait_s, lock=2.0, auto_renew=renew)
+        call = self.up().get(queue, count, wait_s, lock=GET_LOCK_S, auto_renew=renew)
         try:
             messages = await self.timed(f"get from {queue}", call, TIMEOUT_S + wait_s)
         except fifo.FifoError as error:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import fifo
 from fifo.client.consuming.consumer import Consumer
 from fifo.words.settlement import Verb
-from tests.client.model.acting import Actor
+from tests.client.model.acting import GET_LOCK_S, Actor
 from tests.client.model.heard import Letter
 from tests.client.model.playing import QUEUES, SESSION_MS, Scene
 from tests.machine.model.generating import Chooser
@@ -41,6 +41,10 @@ class Action(NamedTuple):
 def _up(scene: Scene) -> list[Actor]:
     """The programs that can make a call."""
     return [actor for actor in scene.actors if actor.is_up and not actor.program.paused]
+
+
+def _several_up(scene: Scene) -> bool:
+    return len(_up(scene)) > 1
 
 
 def _consumers(scene: Scene) -> list[tuple[Actor, Consumer[fifo.Message]]]:
@@ -119,6 +123,37 @@ def get(scene: Scene, choose: Chooser) -> None:
     queue, count = choose.one(("work", "small", "dead")), choose.one((1, 3))
     wait_s = choose.one((0.0, 0.5))
     actor.run(actor.get(queue, count, wait_s, renew=choose.chance(50)))
+
+
+def outlast(scene: Scene, choose: Chooser) -> None:
+    """Hold what is never renewed, cut off, until another program gets it: no word of a node says
+    that its lock has ended."""
+    holder, other, queue = _held(scene, choose, renew=False)
+    other.run(other.get(queue, 1, GET_LOCK_S + 0.5, renew=choose.chance(50)))
+    scene.log(f"{holder} is cut off")
+    _cut_off(scene, holder, both=True)
+    scene.pass_by(GET_LOCK_S + 0.2)
+    _let_back(scene, holder)
+
+
+def outlive(scene: Scene, choose: Chooser) -> None:
+    """Hold by renewals alone what another program waits for, while the leader changes."""
+    _, other, queue = _held(scene, choose, renew=True)
+    scene.pass_by(GET_LOCK_S)
+    other.run(other.get(queue, 1, 1.5, renew=choose.chance(50)))
+    hit_leader(scene, choose)
+    scene.pass_by(1.5)
+
+
+def _held(scene: Scene, choose: Chooser, *, renew: bool) -> tuple[Actor, Actor, str]:
+    """Have a program get a message that it has published; return it, another one, and the queue."""
+    holder = choose.one(_up(scene))
+    other = choose.one([one for one in _up(scene) if one is not holder])
+    queue = choose.one(("small", "dead"))
+    holder.run(holder.publish(queue, None))
+    holder.run(holder.get(queue, 1, 0.5, renew=renew))
+    scene.pass_by(0.3)
+    return holder, other, queue
 
 
 def cancel(scene: Scene, choose: Chooser) -> None:
@@ -240,36 +275,43 @@ def cut_off(scene: Scene, choose: Chooser) -> None:
     actor = choose.one(_up(scene))
     both = choose.chance(50)
     scene.log(f"{actor} is cut off{'' if both else ', one way'}")
+    _cut_off(scene, actor, both=both)
+
+
+def _cut_off(scene: Scene, actor: Actor, *, both: bool) -> None:
     for name in scene.world.hosts:
         scene.world.network.cut(name, actor.name)
         if both:
             scene.world.network.cut(actor.name, name)
 
 
+def _let_back(scene: Scene, actor: Actor) -> None:
+    """Reset what was stalled, and let a program reach the cluster again."""
+    for name in scene.world.hosts:
+        scene.world.network.break_between(actor.name, name)
+        for link in ((name, actor.name), (actor.name, name)):
+            scene.world.network.cuts.pop(link, None)
+
+
 def lose_answers(scene: Scene, choose: Chooser) -> None:
     """Have a program say something, and reset its connections with the answer on its way."""
     actor = choose.one(_up(scene))
     scene.log(f"the answers to {actor} are lost")
-    for name in scene.world.hosts:
-        scene.world.network.cut(name, actor.name)
+    _cut_off(scene, actor, both=False)
     fresh = [letter for letter in _fresh(scene) if letter.actor is actor]
     if fresh and choose.chance(60):
         _settle(choose.one(fresh), choose)
     else:
         actor.run(actor.publish(choose.one(BUSY), None))
     scene.pass_by(choose.one((0.03, 0.3)))
-    for name in scene.world.hosts:
-        scene.world.network.break_between(actor.name, name)
-        scene.world.network.cuts.pop((name, actor.name), None)
+    _let_back(scene, actor)
 
 
 def stay_away(scene: Scene, choose: Chooser) -> None:
     """Cut a program off until its session has ended."""
     actor = choose.one(_up(scene))
     scene.log(f"{actor} is away")
-    for name in scene.world.hosts:
-        scene.world.network.cut(name, actor.name)
-        scene.world.network.cut(actor.name, name)
+    _cut_off(scene, actor, both=True)
     scene.pass_by(AWAY_S)
     scene.heal()
 
@@ -341,6 +383,8 @@ ACTIONS: dict[str, Action] = {
     "consume": Action(6, _up, consume),
     "take": Action(14, _consumers, take),
     "get": Action(3, _up, get),
+    "outlast": Action(3, _several_up, outlast),
+    "outlive": Action(3, lambda scene: _several_up(scene) and _is_whole(scene), outlive),
     "cancel": Action(2, _consumers, cancel),
     "settle": Action(12, _fresh, settle),
     "settle_again": Action(4, _asked, settle_again),

@@ -18,7 +18,7 @@ from tests.support.users import EVERYTHING, user
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.node.cli.conftest import Done
+    from tests.node.cli.local import Done
 
 DAY_MS = 86_400_000
 
