@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.node.cli.conftest import Done
+    from tests.node.cli.local import Done
 
 
 @pytest.mark.cluster
