@@ -14,7 +14,17 @@ from typing import NamedTuple, TypeAlias
 
 from fifo.machine import Machine, commands
 from fifo.machine.effects import Deliver
-from fifo.machine.replies import Attached, Declared, Deleted, Published, Purged, Receipt, Reply
+from fifo.machine.replies import (
+    Attached,
+    Declared,
+    Deleted,
+    Published,
+    PublishedAcross,
+    Purged,
+    Receipt,
+    Reply,
+)
+from fifo.machine.verbs.columns import parts, read
 from fifo.words.settlement import Status, Verb
 from tests.sim.world import Applied
 
@@ -111,6 +121,12 @@ class Truth:
         match command, reply:
             case commands.Publish(), Published():
                 self._published(applied.entry.area, command, reply)
+            case commands.PublishAcross(), PublishedAcross():
+                area = applied.entry.area
+                found = parts(area, command, read(area, command, 0, None))
+                for (part, _), one in zip(found, reply.parts, strict=True):
+                    if isinstance(one, Published):
+                        self._published(area, part, one)
             case commands.Settle(), Receipt():
                 for first, last, status, late in reply.ranges:
                     for token in range(first, last + 1):
