@@ -91,6 +91,8 @@ class Broker:
         self.stretches = stretches
         self._input = InputTurns(stopwatch, stretches, lambda kind: VERBS.get(kind, "frame"))
         self.host = MachineHost(Machine(), self._read, self._taken_over, self._marked)
+        self._pins: Pins | None = None
+        """None before `attach`: the newest snapshot is taken over before that."""
         self._users_revision = 0
         """Of the users that hold: 0 while those of the file do."""
 
@@ -108,12 +110,12 @@ class Broker:
             self._authentication.users, self.connections.of_user, lambda: self.audit,
         )  # fmt: skip
 
-        self._pins = Pins(
+        self._pins = pins = Pins(
             self._identity.node, raft, lambda: self.host.machine, self._now, self._entropy,
             lambda: raft.own_room().free_bytes < raft.disk_low_bytes,
         )  # fmt: skip
         self._pinned = Pinned(
-            self._identity.node, self._pins, self.host.read_area, self._now, self._clocks.wall_ms
+            self._identity.node, pins, self.host.read_area, self._now, self._clocks.wall_ms
         )
 
     def keep_audit(self, log: AuditLog, known: tuple[int, int]) -> None:
@@ -131,7 +133,8 @@ class Broker:
         """Follow the cluster time of a snapshot's state, which has replaced this node's."""
         assert self.leadership is None, "a leader has every committed entry"
         self.clock.follow(self.host.machine.cluster_time_ms)
-        self._pins.replaced()
+        if self._pins is not None:
+            self._pins.replaced()
         self._state_taken_over()
 
     @property
@@ -252,7 +255,8 @@ class Broker:
         if now - self._disk_looked_at >= limits.DISK_LOOK_SECONDS:
             self._disk_looked_at = now
             self._look_at_room()
-            self._pins.sweep()
+            if self._pins is not None:
+                self._pins.sweep()
         self.flush()
 
     def _look_at_room(self) -> None:

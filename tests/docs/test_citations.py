@@ -34,7 +34,8 @@ NOT_CITED = {"tests/docs/test_citations.py"}
 @cache
 def titles(page: str) -> tuple[str, ...] | None:
     """The headings and bold beginnings of a page; None where there is no such page."""
-    for path in (ROOT / "docs" / f"{page}.md", ROOT / f"{page}.md"):
+    for folder in (ROOT / "docs", ROOT / "docs" / "api", ROOT):
+        path = folder / f"{page}.md"
         if path.exists():
             found = _TITLE.findall(path.read_text(encoding="utf-8"))
             return tuple(heading or bold for heading, bold in found)
