@@ -41,6 +41,7 @@ async def connected(url: str) -> fifo.Client:
 
 
 @pytest.mark.parametrize("turns", range(10))
+@pytest.mark.slow
 async def test_a_dial_cancelled_around_the_welcome_leaves_no_connection(turns: int) -> None:
     """The winner's connection has no owner yet while those that lost the race are ended."""
     async with Peer() as silent, Peer() as leader:

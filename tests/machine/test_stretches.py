@@ -48,6 +48,7 @@ def _gone_on(bench: Bench) -> list[bytes]:
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_a_stretch_comes_to_what_each_message_alone_comes_to(
     spec: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

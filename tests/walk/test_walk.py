@@ -37,6 +37,7 @@ def test_the_page_shows_the_packages_and_functions_of_a_run(
         assert page[name] == steps, f"{name}: `make walk` writes the page anew"
 
 
+@pytest.mark.slow
 def test_the_way_of_a_publish_has_no_gap(journeys: Mapping[str, Sequence[Step]]) -> None:
     functions = {step.function for step in journeys["publish"]}
     assert functions.issuperset((*LANDMARKS, "Machine.apply_batch", "DurableLog.sync"))

@@ -94,6 +94,7 @@ def test_the_command_line_has_exactly_these_commands() -> None:
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
+@pytest.mark.slow
 def test_every_command_has_help_with_an_example_of_itself(cli: Cli, words: tuple[str, ...]) -> None:
     done = cli(*words, "--help")
     assert done.code == 0
@@ -156,6 +157,7 @@ def test_a_closed_stdout_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
+@pytest.mark.slow
 def test_every_command_that_prints_data_can_print_json(words: tuple[str, ...]) -> None:
     command: Any = get_command(main.app)
     for word in words:

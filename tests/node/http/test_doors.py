@@ -67,6 +67,7 @@ async def test_a_connection_that_asks_no_more_is_closed(
         writer.close()
 
 
+@pytest.mark.slow
 async def test_requests_without_end_end_their_connection(tmp_path: Path) -> None:
     """A header that never ends, and a body that no page reads."""
     async with running(tmp_path, 1) as cluster:
@@ -114,6 +115,7 @@ async def _goes_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, m
     await reader.read()
 
 
+@pytest.mark.slow
 async def test_a_lack_of_descriptors_is_an_alarm_and_passes(tmp_path: Path) -> None:
     """The node goes on, connections that it has are served, and publishes are taken."""
     async with running(tmp_path, 1) as cluster:

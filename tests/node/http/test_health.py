@@ -27,6 +27,7 @@ async def asked(address: Address, path: str) -> tuple[int, dict[str, Any]]:
         return answer.status, await answer.json()
 
 
+@pytest.mark.slow
 async def test_a_node_that_knows_a_leader_is_ready(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         await cluster.leader()
@@ -37,6 +38,7 @@ async def test_a_node_that_knows_a_leader_is_ready(tmp_path: Path) -> None:
             assert await asked(node.me.http, "/health/ready") == (200, ready)
 
 
+@pytest.mark.slow
 async def test_an_alarm_is_shown_by_every_view_of_a_node(tmp_path: Path) -> None:
     """Publishing is refused, and everything that an operator looks at says so, and why."""
     async with running(tmp_path, 1) as cluster:
