@@ -402,7 +402,7 @@ def test_a_member_that_lost_acknowledged_entries_is_caught_up_and_reported(
     assert [node.name for node in world.leaders] == ["a"]
     assert len(lost.applied) == 10
     assert [
-        record.getMessage() for record in caplog.records if "peer_forgot" in record.message
+        record.getMessage() for record in caplog.records if "peer_forgot" in record.getMessage()
     ] == [
         "event=peer_forgot peer=c acknowledged=12 has=1 advice=the folder of a member that lost "
         "its files is started with --recover"
