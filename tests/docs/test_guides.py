@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.passing import passing
 from tests.support.pages import page
 from tests.support.pytest_ids import ROOT
 from tests.support.shared import SharedCluster
@@ -53,18 +54,8 @@ def test_our_blocks_are_tests_and_pass(tmp_path: Path) -> None:
             tests += len(_TEST.findall(block))
             file = f"test_{name.replace('-', '_')}_{number}.py"
             (tmp_path / file).write_text(block)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nfilterwarnings = error\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "pytest_fifo", "-p", "no:cacheprovider", "-q"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{tests} passed" in done.stdout
+    output = passing(tmp_path)
+    assert f"{tests} passed" in output
 
 
 @pytest.mark.parametrize("name", GUIDES)

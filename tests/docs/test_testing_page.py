@@ -6,14 +6,12 @@ mode. Must not know what a block checks.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.docs.passing import passing
 from tests.support.pytest_ids import ROOT
 
 BLOCKS = re.findall(
@@ -28,19 +26,9 @@ SECONDS_MAX = 60
 def test_the_blocks_of_the_page_pass(tmp_path: Path) -> None:
     for number, block in enumerate(BLOCKS):
         (tmp_path / f"test_block_{number}.py").write_text(block)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nfilterwarnings = error\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "pytest_fifo", "--strict-markers", "-v"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(f"test_block_{number}.py" in done.stdout for number in range(len(BLOCKS)))
+    output = passing(tmp_path)
+    assert all(f"test_block_{number}.py" in output for number in range(len(BLOCKS)))
     assert (
         f"{len(re.findall('^(?:async )?def test_', ''.join(BLOCKS), re.MULTILINE))} passed"
-        in done.stdout
+        in output
     )

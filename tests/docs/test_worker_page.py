@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fifo.worker import command
+from tests.docs.passing import passing
 from tests.support.pages import page, rows
 from tests.support.pytest_ids import ROOT
 from tests.support.shared import SharedCluster
@@ -62,18 +63,8 @@ def test_the_first_worker_runs_as_it_stands(
 def test_the_other_blocks_are_apps_and_tests_that_pass(tmp_path: Path) -> None:
     for number, block in enumerate(BLOCKS[2:]):
         (tmp_path / f"test_block_{number}.py").write_text(block + CHECKED)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nfilterwarnings = error\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "pytest_fifo", "-p", "no:cacheprovider", "-q"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(BLOCKS) - 2 + 1} passed" in done.stdout
+    output = passing(tmp_path)
+    assert f"{len(BLOCKS) - 2 + 1} passed" in output
 
 
 def test_the_page_lists_the_options_of_the_command() -> None:

@@ -11,10 +11,9 @@ import pytest
 import fifo
 from node.config import Address
 from node.http import limits
-from node.http.server import HttpServer
-from node.server import Node
+from tests.node.http.alone import alone
 from tests.node.http.test_health import asked
-from tests.support.cluster import eventually, loopback_config, running, within
+from tests.support.cluster import eventually, running, within
 from tests.support.descriptors import no_descriptor_left
 
 GET = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -90,22 +89,12 @@ async def test_an_answer_that_is_not_read_ends_its_connection(
 ) -> None:
     monkeypatch.setattr(limits, "STALLED_SECONDS", 0.2)
     monkeypatch.setattr(limits, "UNANSWERED_BYTES_MAX", 1 << 20)
-    ports: list[HttpServer] = []
-
-    def made(node: Node) -> HttpServer:
-        ports.append(HttpServer(node))
-        return ports[0]
-
-    node = Node(loopback_config(tmp_path, 1), "n1", http=made)
-    await node.start()
-    try:
+    async with alone(tmp_path) as (node, port):
         with socket.create_connection((node.me.http.host, node.me.http.port)) as peer:
             peer.setblocking(False)
             peer.send(GET.replace(b"/health/live", b"/metrics") * 2_000)
-            await eventually(lambda: ports[0].connections == 1)
-            await eventually(lambda: ports[0].connections == 0)
-    finally:
-        await node.stop()
+            await eventually(lambda: port.connections == 1)
+            await eventually(lambda: port.connections == 0)
 
 
 async def _goes_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, more: bytes) -> None:

@@ -18,9 +18,9 @@ import fifo
 from fifo.machine import commands
 from node.http import limits
 from node.http.api.live import LiveQueues
-from node.http.server import HttpServer
 from node.server import Node
-from tests.support.cluster import eventually, loopback_config, running, within
+from tests.node.http.alone import alone
+from tests.support.cluster import eventually, running, within
 from tests.support.machine import Bench
 from tests.support.users import EVERYTHING, user
 
@@ -174,29 +174,20 @@ async def test_a_listener_that_reads_nothing_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "STALLED_SECONDS", 0.2)
-    ports: list[HttpServer] = []
-
-    def made(node: Node) -> HttpServer:
-        ports.append(HttpServer(node))
-        return ports[0]
-
-    node = Node(loopback_config(tmp_path, 1), "n1", http=made)
-    await node.start()
-    try:
-        await eventually(lambda: node.leads)
-        async with fifo.connect(f"fifo://{node.me.client}") as client:
-            names = [f"queue-{number}-{'x' * 200}" for number in range(100)]
-            await asyncio.gather(*(client.declare(fifo.QueueSpec(name)) for name in names))
-            with socket.socket() as peer:
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                peer.connect((node.me.http.host, node.me.http.port))
-                peer.send(b"GET /api/v1/events?topics=queues HTTP/1.1\r\nHost: x\r\n\r\n")
-                await eventually(lambda: ports[0].connections == 1)
-                async with asyncio.timeout(10):
-                    while ports[0].connections:
-                        await asyncio.gather(*(client.publish(name, b"x") for name in names))
-    finally:
-        await node.stop()
+    async with (
+        alone(tmp_path) as (node, port),
+        fifo.connect(f"fifo://{node.me.client}") as client,
+    ):
+        names = [f"queue-{number}-{'x' * 200}" for number in range(100)]
+        await asyncio.gather(*(client.declare(fifo.QueueSpec(name)) for name in names))
+        with socket.socket() as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.connect((node.me.http.host, node.me.http.port))
+            peer.send(b"GET /api/v1/events?topics=queues HTTP/1.1\r\nHost: x\r\n\r\n")
+            await eventually(lambda: port.connections == 1)
+            async with asyncio.timeout(10):
+                while port.connections:
+                    await asyncio.gather(*(client.publish(name, b"x") for name in names))
 
 
 def test_what_is_seen_is_what_changed_since_the_look_before() -> None:

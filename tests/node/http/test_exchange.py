@@ -17,10 +17,10 @@ import pytest
 import fifo
 from fifo.words import bounds
 from node.http import limits
-from node.http.server import HttpServer
 from node.server import Node
+from tests.node.http.alone import alone
 from tests.node.http.test_api import Caller, basic, calling
-from tests.support.cluster import eventually, loopback_config, running, within
+from tests.support.cluster import eventually, running
 from tests.support.users import EVERYTHING, user
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
@@ -196,70 +196,58 @@ async def _ended(renewed: dict[str, Any]) -> None:
 
 
 async def test_what_is_wrong_or_too_much_is_refused(tmp_path: Path) -> None:
-    ports: list[HttpServer] = []
-
-    def made(node: Node) -> HttpServer:
-        ports.append(HttpServer(node))
-        return ports[0]
-
-    node = Node(loopback_config(tmp_path, 1), "n1", http=made)
-    await node.start()
-    try:
-        await eventually(lambda: node.leads)
-        async with callers([node]) as (one,):
-            await one.ok("PUT", "/queues/orders", {})
-            largest = b"x" * bounds.BODY_BYTES_MAX
-            assert (await post(node, "/queues/orders/messages", largest))[0] == 201
-            status, problem = await post(node, "/queues/orders/messages", largest + b"x")
-            assert (status, problem["code"]) == (413, "too_large")
-            chunks = _chunks([largest, b"x"])
-            status, problem = await post(node, "/queues/orders/messages", chunks)
-            assert status == 413
-            status, _ = await post(node, "/queues/orders/messages", b"x", Content_Encoding="gzip")
-            assert status == 415
-            text = {"body_base64": base64.b64encode(largest).decode()}
-            said = json.dumps({"messages": [text]}).encode()
-            kind = {"Content_Type": "application/json"}
-            assert (await post(node, "/queues/orders/messages/batch", said, **kind))[0] == 201
-            items = (await one.ok("POST", "/queues/orders/get?count=5"))["items"]
-            assert [len(each["body"]) for each in items] == [len(largest)] * 2
-            batch = "/queues/orders/messages/batch"
-            handle = items[0]["handle"]
-            parts = handle.split(".")
-            other = ".".join([parts[0], parts[1], "0" * 32, parts[3]])
-            for path, body, wanted in (
-                (batch, {"messages": []}, "messages: must be 1 to 1000, not 0"),
-                (batch, {"messages": [1]}, "messages[0]: must be a JSON object"),
-                (batch, {"messages": [{}]}, "messages[0]: give either body or body_base64"),
-                (batch, {"messages": [{"body_base64": "?"}]}, "messages[0]: body_base64 is no"),
-                (batch, {"messages": [{"boddy": ""}]}, "unknown parameter 'boddy' of the messages"),
-                ("/queues/orders/get?wait_ms=20001", None, "wait_ms: must be at most 20000"),
-                ("/locks/1.2.3/ack", None, "handle: must be the `handle` that came with"),
-                (f"/locks/{handle}/eat", None, "verb: must be one of ack, nack"),
-            ):
-                status, problem, _ = await one.ask("POST", path, body)
-                assert (status, problem["code"]) == (400, "invalid_argument"), problem
-                assert problem["detail"].startswith(wanted), problem
-            status, problem, _ = await one.ask("POST", f"/locks/{other}/ack")
-            assert (status, problem["code"]) == (403, "permission_denied")
-            assert (await one.ok("POST", f"/locks/{handle}/ack"))["status"] == "ok"
-            waiting = [
-                asyncio.ensure_future(post(node, "/queues/orders/get?wait_ms=20000"))
-                for _ in range(limits.API_GETS_MAX)
-            ]
-            await eventually(lambda: ports[0].connections > limits.API_GETS_MAX)
-            async with asyncio.timeout(10):
-                while (answer := await one.ask("POST", "/queues/orders/get"))[0] == 200:
-                    pass
-            assert answer[1]["detail"].startswith("this node has its maximum of 24 gets under way")
-            for each in waiting:
-                each.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-            async with asyncio.timeout(10):
-                while (await one.ask("POST", "/queues/orders/get"))[0] != 200:
-                    pass
-    finally:
-        await within(node.stop())
+    async with alone(tmp_path) as (node, port), callers([node]) as (one,):
+        await one.ok("PUT", "/queues/orders", {})
+        largest = b"x" * bounds.BODY_BYTES_MAX
+        assert (await post(node, "/queues/orders/messages", largest))[0] == 201
+        status, problem = await post(node, "/queues/orders/messages", largest + b"x")
+        assert (status, problem["code"]) == (413, "too_large")
+        chunks = _chunks([largest, b"x"])
+        status, problem = await post(node, "/queues/orders/messages", chunks)
+        assert status == 413
+        status, _ = await post(node, "/queues/orders/messages", b"x", Content_Encoding="gzip")
+        assert status == 415
+        text = {"body_base64": base64.b64encode(largest).decode()}
+        said = json.dumps({"messages": [text]}).encode()
+        kind = {"Content_Type": "application/json"}
+        assert (await post(node, "/queues/orders/messages/batch", said, **kind))[0] == 201
+        items = (await one.ok("POST", "/queues/orders/get?count=5"))["items"]
+        assert [len(each["body"]) for each in items] == [len(largest)] * 2
+        batch = "/queues/orders/messages/batch"
+        handle = items[0]["handle"]
+        parts = handle.split(".")
+        other = ".".join([parts[0], parts[1], "0" * 32, parts[3]])
+        for path, body, wanted in (
+            (batch, {"messages": []}, "messages: must be 1 to 1000, not 0"),
+            (batch, {"messages": [1]}, "messages[0]: must be a JSON object"),
+            (batch, {"messages": [{}]}, "messages[0]: give either body or body_base64"),
+            (batch, {"messages": [{"body_base64": "?"}]}, "messages[0]: body_base64 is no"),
+            (batch, {"messages": [{"boddy": ""}]}, "unknown parameter 'boddy' of the messages"),
+            ("/queues/orders/get?wait_ms=20001", None, "wait_ms: must be at most 20000"),
+            ("/locks/1.2.3/ack", None, "handle: must be the `handle` that came with"),
+            (f"/locks/{handle}/eat", None, "verb: must be one of ack, nack"),
+        ):
+            status, problem, _ = await one.ask("POST", path, body)
+            assert (status, problem["code"]) == (400, "invalid_argument"), problem
+            assert problem["detail"].startswith(wanted), problem
+        status, problem, _ = await one.ask("POST", f"/locks/{other}/ack")
+        assert (status, problem["code"]) == (403, "permission_denied")
+        assert (await one.ok("POST", f"/locks/{handle}/ack"))["status"] == "ok"
+        waiting = [
+            asyncio.ensure_future(post(node, "/queues/orders/get?wait_ms=20000"))
+            for _ in range(limits.API_GETS_MAX)
+        ]
+        await eventually(lambda: port.connections > limits.API_GETS_MAX)
+        async with asyncio.timeout(10):
+            while (answer := await one.ask("POST", "/queues/orders/get"))[0] == 200:
+                pass
+        assert answer[1]["detail"].startswith("this node has its maximum of 24 gets under way")
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        async with asyncio.timeout(10):
+            while (await one.ask("POST", "/queues/orders/get"))[0] != 200:
+                pass
 
 
 async def _chunks(parts: list[bytes]) -> AsyncIterator[bytes]:
