@@ -20,7 +20,7 @@ from node.broker.connections.proxy_header import (
     Source,
     read_source,
 )
-from node.config import Address, load_config, to_toml
+from node.config import Address, Network, load_config, to_toml
 from node.server import Node
 from node.table import ConfigError
 from node.users import User
@@ -144,9 +144,11 @@ class Balancer:
 
 
 @asynccontextmanager
-async def behind(folder: Path, header: bytes, *users: User) -> AsyncIterator[tuple[Node, str]]:
+async def behind(
+    folder: Path, header: bytes, *users: User, balancers: tuple[Network, ...] = LOOPBACK
+) -> AsyncIterator[tuple[Node, str]]:
     """A node whose clients come through a balancer on this machine, and its address."""
-    config = replace(loopback_config(folder, 1), users=users, balancers=LOOPBACK)
+    config = replace(loopback_config(folder, 1), users=users, balancers=balancers)
     node = Node(config, "n1")
     await node.start()
     # A session's second connection goes to the address of the file, which is the balancer's here.
@@ -201,3 +203,14 @@ async def test_a_balancer_without_a_header_is_cut_off(tmp_path: Path) -> None:
     async with behind(tmp_path, b"") as (_, address):
         with pytest.raises((fifo.FifoError, OSError)):
             await fifo.client.observe(address, 10)
+
+
+@pytest.mark.slow
+async def test_a_header_of_any_other_address_is_not_believed(tmp_path: Path) -> None:
+    """Such a client connects without one, and with one it speaks no protocol of this port."""
+    others = (ipaddress.ip_network("192.0.2.0/24"),)
+    header = b"PROXY TCP4 192.0.2.7 10.0.0.9 50000 7101\r\n"
+    async with behind(tmp_path, header, balancers=others) as (node, address):
+        with pytest.raises((fifo.FifoError, OSError)):
+            await fifo.client.observe(address, 10)
+        assert dict(await fifo.client.observe(str(node.me.client), 10))["role"] == "leader"
