@@ -1,7 +1,7 @@
 #!/bin/sh
 # Write etc/cluster.toml and etc/cluster.secret for compose.yaml, with one user, and print its token:
 # only this once. FIFO: the command line, by default of this machine, or as in
-# FIFO="docker run --rm fifo:0.1.0".
+# FIFO="docker run --rm fifo:0.2.0".
 set -eu
 cd "$(dirname "$0")"
 : "${FIFO:=fifo}"

@@ -5,7 +5,7 @@
 #     deploy/image/build.sh [FOLDER]     an OCI layout, by default build/image; prints its digest
 #
 # Needs mmdebstrap, and a Python of the Debian release with pip (PYTHON=python3.11). Then, for
-# example: skopeo copy oci:build/image:fifo docker://registry.example/fifo:0.1.0
+# example: skopeo copy oci:build/image:fifo docker://registry.example/fifo:0.2.0
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:-$here/build/image}
