@@ -8,9 +8,11 @@ loop, and what is left then is put aside (`gc.freeze`), so that the next look do
 
 Nearly everything that was put aside dies by its reference count. A cycle that was put aside before
 it became garbage does not: when what is put aside has grown by half, and by `GROWN_OBJECTS_MIN` at
-the least, all of it is looked at once more. So garbage can be no more than that, and a state that
-does not grow is never walked again. Must not know what the objects are: the rest of the node only
-says when there is time, and when a whole state was taken over.
+the least, all of it is due to be looked at once more, when the owner has the time: beside busy
+neighbours that may take half a second, in which no heartbeat leaves. Where it has grown by
+`OVERDUE_TIMES` as much, that is overdue. So garbage is bounded, and a state that does not grow is
+never walked again. Must not know what the objects are, nor when there is time: the rest of the node
+says so, and when a whole state was taken over.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ ten thousand objects each, a millisecond or two."""
 GROWN_OBJECTS_MIN: Final = 500_000
 """Objects that may join those put aside before all are looked at: at a hundred bytes or two each,
 that much garbage is no danger, and a small node has no reason to look more often."""
+
+OVERDUE_TIMES: Final = 4
+"""Times the growth that is due to be looked at, from which on it should not wait any longer: two
+million objects at the least, some 300 MB."""
 
 NEVER: Final = sys.maxsize >> 33
 """A threshold of the oldest generation that no count reaches: full collections are ours."""
@@ -54,6 +60,9 @@ class Collector:
         self._grown_min = grown_objects_min
         self._thresholds = gc.get_threshold()
         self._live = 0  # put aside when all was looked at last
+        self._due = False
+        self.overdue = False
+        """Whether a look at all there is has waited for too long."""
         self._joined = 0  # at most so many have joined since it was last counted
         self._count_at = grown_objects_min  # and are counted when it may be so many
 
@@ -78,11 +87,14 @@ class Collector:
     def adopt(self) -> None:
         """Put aside all there is without a look at it: a state that was just read has no cycle."""
         gc.freeze()
-        self._live = gc.get_freeze_count()
-        self._expect(self._allowed)
+        self._measured()
 
-    def look(self) -> None:
-        """To be called often, where nothing waits: collects if enough has gathered."""
+    def look(self, *, at_all: bool = True) -> None:
+        """To be called often, where nothing waits: collects if enough has gathered. `at_all`: there
+        is time for a look at all there is, if that is due."""
+        if self._due and at_all:
+            self._look_at_all()
+            return
         middle = gc.get_count()[2]
         if middle < MIDDLE_COLLECTIONS:
             return
@@ -105,15 +117,22 @@ class Collector:
         self._joined, self._count_at = 0, joining
 
     def _count(self) -> None:
-        grown = gc.get_freeze_count() - self._live
-        if grown < self._allowed:
-            self._expect(max(self._allowed - grown, self._allowed // 4))
-            return
+        grown, allowed = gc.get_freeze_count() - self._live, self._allowed
+        self._due = grown >= allowed
+        self.overdue = grown >= OVERDUE_TIMES * allowed
+        self._expect(max(allowed - grown, allowed // 4))
+
+    def _look_at_all(self) -> None:
         started = time.perf_counter()
         gc.unfreeze()
         gc.collect()
         gc.freeze()
         self.collected.full_total += 1
         self.collected.full_seconds += time.perf_counter() - started
+        self._measured()
+
+    def _measured(self) -> None:
+        """Go by what is put aside now, which is no garbage."""
         self._live = gc.get_freeze_count()
+        self._due = self.overdue = False
         self._expect(self._allowed)

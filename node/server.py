@@ -23,6 +23,7 @@ from typing import Protocol, TypeAlias
 from fifo.wire import Code, encode
 from fifo.wire.messages import Error
 from node import certificates
+from node.absences import Absences
 from node.broker import entry, limits
 from node.broker.audit import AuditFiles, AuditLog
 from node.broker.broker import Broker
@@ -148,6 +149,7 @@ class Node:
         self.config = config
         self.me = config.node(name)
         self.collector = collector
+        self._absences = Absences([node.name for node in config.nodes], name)
         self._env = Environment() if environment is None else environment
         self._recover = recover
         self._listener: Listening | None = None
@@ -511,11 +513,24 @@ class Node:
                 self._swept_at = now
                 self._timed("sweep", self.broker.sweep)
             if self.collector is not None:
-                self._timed("collect", self.collector.look)
+                self._collect(self.collector, now)
         except Exception as error:
             self._fail("housekeeping", error)
             return
         asyncio.get_running_loop().call_later(limits.LOOK_SECONDS, self._housekeeping)
+
+    def _collect(self, collector: Collector, now: float) -> None:
+        """Look for garbage, and at all there is where this member may be away for that long."""
+        raft = self._raft
+        leads = raft is not None and raft.is_leader
+        at_all = self._absences.may_go(self.broker.clock.now_ms(), leads=leads)
+        self._timed("collect", lambda: collector.look(at_all=at_all))
+        if raft is None or not (collector.overdue and leads) or self._stopping:
+            return
+        target = raft.successor()
+        if target is not None and not raft.transferring and self._absences.may_hand_over(now):
+            logger.info("event=transfer target=%s reason=a look for garbage is overdue", target)
+            raft.transfer(target, lambda why: logger.info("event=transfer_failed reason=%s", why))
 
     def _timed(self, kind: str, work: Callable[[], None]) -> None:
         began = self._env.stopwatch()

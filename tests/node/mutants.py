@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from node.absences import Absences
 from node.broker.connections import listener
 from node.cli import main, options
 from node.http.doors import Door, Doors
@@ -22,8 +23,10 @@ from node.journal.io.seats import Seats
 from node.peers.accepting import Acceptor
 from node.peers.dialing import DialingSockets
 from node.peers.seldom import Seldom
+from node.server import Node
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
+from tests.node import test_absences as absences
 from tests.node import test_seldom as seldom
 from tests.node.cli import test_consume as consume
 from tests.node.cli.local import Done
@@ -88,6 +91,11 @@ def _typed(work: Callable[[Callable[..., Done]], None]) -> Hunt:
     return scenario(lambda: work(cli), named(work))
 
 
+def _plain(work: Callable[[], None]) -> Hunt:
+    """A test that needs nothing."""
+    return scenario(work, named(work))
+
+
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a file that is closed gives its reserved descriptor away": (
         edited(Seats, "leave", "if descriptor in self._occupied:", "if False:"),
@@ -115,14 +123,23 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "each stranger has a line of the log, however many they are": (
         edited(Seldom, "may", "or len(self._logged_at) >= limits.REFUSAL_LINES_MAX", ""),
-        scenario(
-            seldom.test_each_subject_has_one_line_in_a_period_and_all_have_a_bound,
-            named(seldom.test_each_subject_has_one_line_in_a_period_and_all_have_a_bound),
-        ),
+        _plain(seldom.test_each_subject_has_one_line_in_a_period_and_all_have_a_bound),
     ),
     "a lack of descriptors is no alarm": (
         edited(listener, "descriptor_left", "problem.errno not in NO_DESCRIPTOR_ERRNOS", "True"),
         _on_loop(doors.test_a_lack_of_descriptors_is_an_alarm_and_passes),
+    ),
+    "a leader is away for a look at all garbage": (
+        edited(Absences, "may_go", "not leads and ", ""),
+        _plain(absences.test_a_leader_stays_unless_it_is_alone),
+    ),
+    "two members are away at the same time": (
+        edited(Absences, "may_go", " == self._slot", " in (self._slot, self._slot - 2)"),
+        _plain(absences.test_members_are_away_one_at_a_time_with_a_pause_between),
+    ),
+    "a leader with too much garbage stays": (
+        edited(Node, "_collect", "target is not None", "False"),
+        _on_loop(absences.test_a_leader_hands_over_for_a_look_at_all_garbage_and_then_takes_it),
     ),
     "a member that lacks a descriptor dials no other": (
         edited(DialingSockets, "_make", "if self._spare is None:", "if False:"),

@@ -132,3 +132,18 @@ def test_the_settings_of_the_collector_are_restored(fails: bool) -> None:
         pass
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
+
+
+def test_a_look_at_all_waits_until_there_is_time_and_is_overdue_at_last() -> None:
+    with Collector(grown_objects_min=20_000) as collector:
+        held: list[list[int]] = []
+        grown = max(20_000, gc.get_freeze_count() // 2)
+        while not collector.overdue:
+            held += [[place] for place in range(25_000)]
+            collector.look(at_all=False)
+            assert len(held) < 6 * grown, "it is never overdue"
+        assert len(held) > 3 * grown
+        assert collector.collected.full_total == 0
+        collector.look()
+        assert collector.collected.full_total == 1
+        assert not collector.overdue
