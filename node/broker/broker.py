@@ -379,7 +379,7 @@ class Broker:
                     connection.fail(verdict.code, verdict.text)
                 else:
                     connection.rights = verdict
-            elif connection.said_hello and self._authentication.required:
+            elif connection.without_user and self._authentication.required:
                 text = "this cluster has users now: connect as one of them"
                 connection.fail(Code.AUTHENTICATION_FAILED, text)
 

@@ -96,6 +96,8 @@ class Connection(asyncio.Protocol):
         self.source: Source | None = None
         self.subject: str | None = None
         self.rights: Rights | None = None
+        self.without_user = False
+        """Whether it was let in while the cluster had no users."""
         self.session: Binding | None = None
         self.role = 0
         self.epoch = 0

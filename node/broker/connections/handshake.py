@@ -129,6 +129,7 @@ class Handshake:
 
     def _without_users(self, connection: Connection, hello: Hello) -> None:
         if hello.user is None and hello.mechanism is None:
+            connection.without_user = True
             self._let_in(connection, hello)
         else:
             connection.fail(

@@ -25,6 +25,7 @@ from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_authentication as logins
 from tests.node.broker import test_log_users as in_log
 from tests.node.broker import test_quotas as shares
+from tests.node.broker import test_users as users_of_file
 from tests.support import rawclient
 from tests.support.skipping import SkippingLoop
 
@@ -52,6 +53,10 @@ def _plain(work: Callable[..., None], *given: object) -> Hunt:
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
+    "a reload refuses who is logging in": (
+        edited(Broker, "users_replaced", "connection.without_user", "connection.said_hello"),
+        _test(users_of_file.test_a_reload_between_challenge_and_answer_refuses_no_client),
+    ),
     "a user without a permission opens sessions": (
         edited(Admission, "_may_open", "not rights.user.may_anything", "False"),
         _test(shares.test_a_user_without_a_permission_opens_nothing),

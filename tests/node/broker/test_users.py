@@ -276,6 +276,16 @@ async def asked(node: Node) -> tuple[RawClient, Message]:
     return client, frame.message
 
 
+async def test_a_reload_between_challenge_and_answer_refuses_no_client(tmp_path: Path) -> None:
+    async with running(tmp_path, 1, users=(ANN,)) as cluster:
+        node = await cluster.leader()
+        client, _ = await asked(node)
+        node.reload(node.config)
+        client.send(Authenticate("password", b"ann-password"))
+        answer = await client.take(lambda frame: True)
+        assert isinstance(answer.message, Welcome)
+
+
 async def test_the_loop_goes_on_while_a_password_is_hashed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
