@@ -9,6 +9,8 @@ from bench.demo.fate import Fate, expected, fate_of
 from bench.demo.records import Delivery
 from tests.bench.histories import COUNT, delivery, good_chunks, good_dead, good_deliveries
 
+pytestmark = pytest.mark.slow
+
 
 def verdict_on(
     deliveries: list[Delivery] | None = None,

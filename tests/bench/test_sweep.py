@@ -12,6 +12,8 @@ from bench.sweep.case import CASES
 from fifo.machine import commands
 from node.collector import Collector
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_kind_of_command_has_a_case() -> None:
     kinds = {kind.__name__ for kind in commands.Command.__args__}

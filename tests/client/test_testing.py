@@ -13,6 +13,8 @@ import uvloop
 import fifo
 import fifo.testing
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_lock_that_is_renewed_ends_at_its_longest_time() -> None:
     async with fifo.testing.cluster() as cluster, fifo.connect(cluster.url) as client:

@@ -52,6 +52,7 @@ def test_reading_a_page_gives_every_step_back(journeys: Mapping[str, Sequence[St
     assert shown(render(journeys)) == expected
 
 
+@pytest.mark.slow
 def test_a_publish_that_is_alone_costs_no_more_calls_than_allowed(walk: Walk) -> None:
     assert walk.calls.keys() == CALLS_MAX.keys()
     dear = {who: calls for who, calls in walk.calls.items() if calls > CALLS_MAX[who]}

@@ -13,6 +13,8 @@ from tests.jepsen.score.recording import goods
 from tests.jepsen.score.scoring import MUTATIONS, Copy, Scored, copies, parts_of, plain, score
 from tests.jepsen.score.tape import Good, NotHere, Tape
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def made() -> tuple[Copy, ...]:

@@ -22,6 +22,8 @@ from node.broker.permissions import Rights
 from node.users import User
 from tests.support.users import cheap_hash, user
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from node.journal.io.jobs import Done
 

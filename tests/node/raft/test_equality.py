@@ -16,6 +16,8 @@ from tests.node.raft.test_snapshot_hazards import compacting
 from tests.support import raft_mutants as mutants
 from tests.support.raft_world import SimNode, World
 
+pytestmark = pytest.mark.slow
+
 NodeClass = type[RaftNode]
 
 RIGHT, WRONG, OTHER = 7, 8, 9

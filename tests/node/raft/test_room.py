@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from node.raft import limits
 from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
@@ -11,6 +13,8 @@ from tests.node.raft.test_slow_disk import make_slow
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe
 from tests.support.raft_world import SimNode, World
+
+pytestmark = pytest.mark.slow
 
 NodeClass = type[RaftNode]
 
