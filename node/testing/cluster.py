@@ -115,18 +115,22 @@ class Cluster:
 
     async def relay(self, far: socket.socket, host: str, port: int) -> None:
         """Connect a program with a clock of its own, which has the other end of this socket."""
-        self.conductor.paced += 1
+        self._relaying(1)
         try:
             made = await relay(self.network, self.outside, far, host, port)
         except BaseException:
-            self.conductor.paced -= 1
+            self._relaying(-1)
             raise
         self._relays[made] = None
         made.ended.add_done_callback(lambda _: self._relayed(made))
 
     def _relayed(self, relay: Relay) -> None:
         del self._relays[relay]
-        self.conductor.paced -= 1
+        self._relaying(-1)
+
+    def _relaying(self, more: int) -> None:
+        self.conductor.paced += more
+        self.conductor.sockets += more
 
     async def dial(
         self, guest: Guest, factory: Callable[[], Any], host: str, port: int

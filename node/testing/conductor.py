@@ -21,6 +21,7 @@ from typing import Any
 from node.testing import limits
 from node.testing.callers import Callers
 from node.testing.clockwork import STEP_SECONDS, Program, VirtualLoop
+from node.testing.looks import jump, look
 
 
 class LoopRefused(Exception):
@@ -56,8 +57,8 @@ class Guest(Program):
 
 
 class Conductor:
-    """See the module. `paced`: connections of programs whose time passes as for people;
-    `for_threads`: the loop runs nothing but calls of threads."""
+    """See the module. `paced`: programs whose time passes as for people; `sockets`: those of the
+    loop that are the cluster's own; `for_threads`: the loop runs nothing but calls of threads."""
 
     def __init__(self, wall_start: float, over: Callable[[], BaseException]) -> None:
         """On the running loop, whose clock is virtual from here to `release`. Raises LoopRefused.
@@ -70,6 +71,7 @@ class Conductor:
         self._selector: Any = self.loop._selector
         self.callers = Callers(self.loop, patience_s=limits.CALLER_SECONDS, over=over)
         self.paced = 0
+        self.sockets = 0
         self.advancing = 0
         self.for_threads = False
         self._posted = False
@@ -134,10 +136,10 @@ class Conductor:
             took = time.perf_counter() - began
             world.now = min(end, world.now + took) if events else max(world.now, end)
             return events
-        if len(self._selector.get_map()) > 1 + self.paced:  # The loop's own pipe is one.
-            events = self._select(limits.LOOK_SECONDS)
+        if len(self._selector.get_map()) > 1 + self.sockets:  # The loop's own pipe is one.
+            events = look(self._selector, self._select, limits.LOOK_SECONDS)
             if events:
                 return events
-            end = min(end, world.now + limits.JUMP_SECONDS)
+            end = world.now + jump(end - world.now)
         world.now = max(world.now, end)
         return []

@@ -14,10 +14,12 @@ CAPACITY_BYTES: Final = 262_144
 """Bytes in flight of one connection, as Linux has them."""
 
 LOOK_SECONDS: Final = 0.0002
-"""Where a test has sockets of its own, none of them is silent before this time: real seconds."""
+"""Where a test has sockets of its own, nothing happens when none becomes ready in this time, real
+seconds: the loopback takes less."""
 
 JUMP_SECONDS: Final = 0.02
-"""Longest jump beside such sockets: time passes a hundred times as fast, and not at once."""
+"""Longest jump beside such sockets: time passes a hundred times as fast, and a delay of the machine
+by one look is then a fifth of a heartbeat and no more."""
 
 SETTLE_SECONDS: Final = 0.3
 """An expiry is at most 250 ms late, and its entry has to be committed: `advance` waits for it."""

@@ -1,15 +1,15 @@
 """An event loop that skips waiting: its clock jumps ahead while nothing happens.
 
-Owns the clock that loop and nodes share, and when it may jump: no socket is ready, and no thread
-works for the loop. Sockets, disks and threads are real, and what they take passes as ever, so that
-elections, deadlines and heartbeats come in their order within milliseconds. Must not know what
-runs on it; a client with a thread of its own does not belong here, for that has another clock.
+Owns the clock that loop and nodes share, and that no time is skipped while a thread works for the
+loop; when and how far the clock jumps is the rule of `node.testing.looks`. Sockets, disks and
+threads are real, and what they take passes as ever, so that elections, deadlines and heartbeats
+come in their order within milliseconds. Must not know what runs on it; a client with a thread of
+its own does not belong here, for that has another clock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import select
 import selectors
 import time
 from collections.abc import Callable
@@ -18,14 +18,9 @@ from typing import Any, TypeVar
 
 from node.raft import WorkerThread
 from node.server import Environment
+from node.testing.looks import jump, look
 
 T = TypeVar("T")
-
-LOOK_SECONDS = 0.0002
-"""Nothing has happened when no socket becomes ready in this time: the loopback takes less."""
-
-JUMP_SECONDS = 0.02
-"""Longest jump: a delay of the machine by one look is then a fifth of a heartbeat and no more."""
 
 
 class _Selector(selectors.DefaultSelector):
@@ -40,10 +35,9 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None or timeout <= 0 or self.threads:
             return super().select(timeout)
-        select.select([self.fileno()], (), (), min(timeout, LOOK_SECONDS))
-        events = super().select(0)
+        events = look(self, super().select, timeout)
         if not events:
-            self.skipped_s += min(timeout, JUMP_SECONDS)
+            self.skipped_s += jump(timeout)
         return events
 
 
