@@ -8,9 +8,10 @@ which comes with the server's package: it is imported when a cluster is made, an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -36,6 +37,13 @@ __all__ = ["BlockingCluster", "Cluster", "DeadMessage", "Queue", "UnsuitableLoop
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+_DISMISS_SECONDS = 5.0
+"""Longest wait for the end of a Celery connection that is open when its cluster closes: as long as
+Celery itself waits for the last settlements."""
+
+_LOOK_SECONDS = 0.01
+"""Interval of looks for it."""
 
 MISSING = "fifo.testing needs the server's package: pip install 'fifo-quorum[testing]'"
 
@@ -79,6 +87,7 @@ class Cluster:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._guests: dict[Environment, str] = {}
+        self._stops: list[Callable[[], None]] = []
         self.loop = engine.loop
         self.url = engine.config.url
 
@@ -102,8 +111,32 @@ class Cluster:
         self._guests[made] = guest.host
         return made
 
+    @contextlib.contextmanager
+    def paced(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Let time pass as it does for people, but for `advance`: for the threads of Celery.
+
+        `stop` is called where the cluster closes before.
+        """
+        conductor = self._engine.conductor
+        conductor.paced += 1
+        self._stops.append(stop)
+        try:
+            yield
+        finally:
+            self._stops.remove(stop)
+            conductor.paced -= 1
+
+    async def dismiss(self) -> None:
+        """End the programs that are paced, while there are nodes to say goodbye to."""
+        for stop in self._stops:
+            stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISMISS_SECONDS):
+                while self._stops:  # noqa: ASYNC110 - each on a thread of its own
+                    await asyncio.sleep(_LOOK_SECONDS)
+
     async def reach(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
-        """Connect a client that runs on another loop, by its own clock: Celery's, for example."""
+        """Connect a client that runs on another loop, by its own clock: uvloop's, for example."""
         near, far = socket.socketpair()
         for end in (near, far):
             end.setblocking(False)
@@ -278,6 +311,7 @@ class _Opening:
         self._nodes = nodes
         self._seed = seed
         self._engine: Engine | None = None
+        self._made: Cluster | None = None
         self._thread: CallerThread | None = None
 
     def __enter__(self) -> BlockingCluster:
@@ -299,6 +333,8 @@ class _Opening:
         trace: TracebackType | None,
     ) -> None:
         assert self._thread is not None, "entered before"
+        assert self._engine is not None, "entered before"
+        self._engine.conductor.for_threads = False  # what ends it is no thread's call
         try:
             self._thread.run(self.__aexit__(kind, error, trace))
         finally:
@@ -323,6 +359,7 @@ class _Opening:
             engine.close()
             raise
         in_process.enter(engine.name, made)
+        self._made = made
         return made
 
     async def __aexit__(
@@ -332,6 +369,8 @@ class _Opening:
         trace: TracebackType | None,
     ) -> None:
         assert self._engine is not None, "entered before"
+        assert self._made is not None, "it was made with the engine"
+        await self._made.dismiss()
         in_process.leave(self._engine.name)
         self._engine.close()
         await asyncio.sleep(0)  # sockets close in the next turn

@@ -45,7 +45,7 @@ class Bridge:
         self._stopping: asyncio.Event
         self.client: fifo.Client
         started: Future[None] = Future()
-        self._thread = LOOPS.get()
+        self._thread = LOOPS.get(url)
         self._loop = self._thread.loop
         work = self._main(url, options, started)
         self._main_task = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -67,6 +67,9 @@ class Bridge:
         if not self.alive:
             work.close()
             raise fifo.ClientClosed("the connection is closed, or was made before a fork")
+        if self._thread.is_here:
+            work.close()
+            raise fifo.ClientClosed("this is the event loop of the cluster: call in a thread")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -128,7 +131,8 @@ class Bridge:
         """Send the last settlements, close the client, end the thread. Does nothing in a fork."""
         if self.alive:
             self._loop.call_soon_threadsafe(self._stopping.set)
-            wait([self._main_task], limits.CLOSE_S)
+            if not self._thread.is_here:
+                wait([self._main_task], limits.CLOSE_S)
             LOOPS.put_back(self._thread)
         self.abandon()
 
@@ -163,12 +167,13 @@ class Bridge:
             _log.warning("%s", error)
 
     async def _main(self, url: str, options: fifo.ConnectKeywords, started: Future[None]) -> None:
-        environment = LOOPS.environment()
-        async with fifo.connect(url, environment=environment, **options) as client:
-            self.client, self._stopping = client, asyncio.Event()
-            client.on_unsettled = _unsettled
-            started.set_result(None)
-            await self._stopping.wait()
+        self._stopping = asyncio.Event()
+        with self._thread.client_environment(self._stopping.set) as environment:
+            async with fifo.connect(url, environment=environment, **options) as client:
+                self.client = client
+                client.on_unsettled = _unsettled
+                started.set_result(None)
+                await self._stopping.wait()
 
 
 def _ended_early(started: Future[None], main: Future[None]) -> None:

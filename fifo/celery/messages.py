@@ -2,7 +2,8 @@
 
 Owns the form: the body as it is, kombu's headers and properties as JSON in the header `kombu`, the
 task's name and id beside it for who looks or filters. An ETA becomes a delay, an expiration a time
-to live: the broker waits, not a worker. Must not know channels or queues.
+to live: the broker waits, not a worker, and what it has waited for is due, whatever the worker's
+clock says. Must not know channels or queues.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ PROPERTIES: Final = frozenset(name for name, _ in AmqpMessage.PROPERTIES)
 """Names of properties that a message of AMQP has: programs pass others, which its client drops."""
 
 PRIORITY_MAX: Final = 9
+
+_DELAY_S_MAX: Final = bounds.DURATION_MS_MAX / 1000
+"""The longest delay: a task that is due later comes then, and waits in a worker."""
 
 
 class Publication(NamedTuple):
@@ -84,11 +88,14 @@ def publication(message: Mapping[str, Any], exchange: str, routing_key: str) -> 
         "exchange": exchange,
         "routing_key": routing_key,
     }
+    delay_s = _delay_s(headers.get("eta"))
+    if delay_s is not None and delay_s < _DELAY_S_MAX:
+        own["waits"] = True
     shown = {name: value for name in SHOWN if isinstance(value := headers.get(name), str)}
     return Publication(
         bytes(body),
         {KOMBU: json.dumps(own), **shown},
-        _delay_s(headers.get("eta")),
+        delay_s,
         None if expiration is None else max(int(expiration), 1) / 1000,
         priority,
     )
@@ -100,6 +107,8 @@ def received(message: fifo.Message, tag: str, consumer_tag: str) -> dict[str, An
     if KOMBU in message.headers:
         own = json.loads(message.headers[KOMBU])
     headers = own.get("headers")
+    if own.get("waits") and headers is not None:
+        headers = _due(headers)
     return {
         "body": message.body,
         "delivery_tag": tag,
@@ -117,12 +126,27 @@ def received(message: fifo.Message, tag: str, consumer_tag: str) -> dict[str, An
     }
 
 
-def _delay_s(eta: object) -> float | None:
-    """Seconds until an ETA, as Celery writes it; None where it is past, or there is none."""
+def _due(headers: dict[str, Any]) -> dict[str, Any]:
+    """Headers of a task that has waited in the broker until its ETA.
+
+    A worker whose clock is behind would keep it, with a place of its prefetch: by its clock the
+    task is due now.
+    """
+    now = datetime.now(UTC)
+    due = _moment(headers.get("eta"))
+    return headers if due is None or due <= now else {**headers, "eta": now.isoformat()}
+
+
+def _moment(eta: object) -> datetime | None:
+    """An ETA, as Celery writes it; None where there is none."""
     if not isinstance(eta, str):
         return None
     due = datetime.fromisoformat(eta)
-    if due.tzinfo is None:
-        due = due.replace(tzinfo=UTC)
-    left_s = due.timestamp() - time.time()
-    return min(left_s, bounds.DURATION_MS_MAX / 1000) if left_s > 0 else None
+    return due.replace(tzinfo=UTC) if due.tzinfo is None else due
+
+
+def _delay_s(eta: object) -> float | None:
+    """Seconds until an ETA; None where it is past, or there is none."""
+    due = _moment(eta)
+    left_s = 0.0 if due is None else due.timestamp() - time.time()
+    return min(left_s, _DELAY_S_MAX) if left_s > 0 else None

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from celery import Celery
 from celery.signals import before_task_publish
+from kombu import Connection
 
+import fifo
 import fifo.testing
 
 pytestmark = [
@@ -17,7 +23,26 @@ pytestmark = [
 ]
 
 SECONDS = 30.0
+LOOK_SECONDS = 0.02
+LATE_SECONDS = 120.0
+"""A task runs on a thread: `advance` may have passed all of its time by then."""
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@contextmanager
+def working(app: Celery) -> Iterator[None]:
+    """A worker of the app, in a thread."""
+    app.conf.update(worker_hijack_root_logger=False, worker_redirect_stdouts=False)
+    worker = app.Worker(pool="solo", quiet=True, without_gossip=True, without_mingle=True)
+    thread = threading.Thread(target=worker.start, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(SECONDS)
+        app.close()
+    assert not thread.is_alive()
 
 
 def test_a_worker_runs_on_a_cluster_in_the_process_and_keeps_the_trace() -> None:
@@ -30,25 +55,65 @@ def test_a_worker_runs_on_a_cluster_in_the_process_and_keeps_the_trace() -> None
 
     with fifo.testing.cluster() as cluster:
         app = Celery("shop", broker=cluster.url, set_as_current=False)
-        app.conf.update(worker_hijack_root_logger=False, worker_redirect_stdouts=False)
 
         @app.task(bind=True)  # type: ignore[untyped-decorator]  # celery has no types
         def ship(self: Any, number: int) -> None:
             found.append((number, self.request.get("traceparent")))
             ran.set()
 
-        worker = app.Worker(pool="solo", quiet=True, without_gossip=True, without_mingle=True)
-        thread = threading.Thread(target=worker.start, daemon=True)
         before_task_publish.connect(inject)
         try:
-            thread.start()
-            ship.delay(7)
-            assert ran.wait(SECONDS)
+            with working(app):
+                ship.delay(7)
+                assert ran.wait(SECONDS)
         finally:
             before_task_publish.disconnect(inject)
-            worker.stop()
-            thread.join(SECONDS)
-            app.close()
-        assert not thread.is_alive()
         assert cluster.queue("celery").view.messages == 0
     assert found == [(7, TRACEPARENT)]
+
+
+def test_advance_brings_an_eta_and_a_retry_forward_and_loses_no_session() -> None:
+    ran: queue.Queue[tuple[str, float]] = queue.Queue()
+    began = time.monotonic()
+    with fifo.testing.cluster() as cluster:
+        app = Celery("shop", broker=cluster.url, set_as_current=False, task_acks_late=True)
+
+        @app.task(bind=True)  # type: ignore[untyped-decorator]  # celery has no types
+        def remind(self: Any) -> None:
+            ran.put((f"attempt {self.request.retries}", cluster.now))
+            if not self.request.retries:
+                self.retry(countdown=60)
+
+        with working(app):
+            sent_at = cluster.now
+            remind.apply_async(countdown=360)
+            assert cluster.queue("celery").view.delayed == 1
+            cluster.advance(minutes=5)
+            assert ran.empty()
+            cluster.advance(minutes=2)
+            what, at = ran.get(timeout=SECONDS)
+            assert what == "attempt 0"
+            assert at - sent_at == pytest.approx(360, abs=LATE_SECONDS)
+            _until(lambda: cluster.queue("celery").view.delayed == 1)  # of its retry
+            cluster.advance(minutes=2)
+            what, at = ran.get(timeout=SECONDS)
+            assert what == "attempt 1"
+            assert at - sent_at == pytest.approx(480, abs=LATE_SECONDS)
+            _until(lambda: cluster.queue("celery").view.messages == 0)
+    assert time.monotonic() - began < 60
+
+
+async def test_a_blocking_call_on_the_loop_of_the_cluster_is_refused() -> None:
+    async with fifo.testing.cluster() as cluster:
+        with (
+            Connection(cluster.url, connect_timeout=1) as connection,
+            pytest.raises(fifo.InvalidArgument, match="kombu would stop the event loop"),
+        ):
+            connection.connect()
+
+
+def _until(look: Callable[[], bool]) -> None:
+    deadline, pause = time.monotonic() + SECONDS, threading.Event()
+    while not look():
+        assert time.monotonic() < deadline
+        pause.wait(LOOK_SECONDS)

@@ -53,6 +53,41 @@ def test_an_eta_that_is_past_is_none() -> None:
     assert messages.publication(prepared(eta=None), "", "q").delay_s is None
 
 
+class Delivered:
+    """A message as a worker gets it."""
+
+    queue, attempt, priority = "q", 1, 0
+
+    def __init__(self, sent: messages.Publication) -> None:
+        self.body, self.headers = sent.body, sent.headers
+
+
+def eta_of_worker(sent: messages.Publication) -> datetime | None:
+    message: Any = Delivered(sent)
+    eta = messages.received(message, "1", "tag")["headers"]["eta"]
+    return None if eta is None else datetime.fromisoformat(eta)
+
+
+def test_what_has_waited_in_the_broker_is_due_by_the_clock_of_the_worker() -> None:
+    """That clock is behind the broker's here: an hour is left of the ETA."""
+    due = datetime.now(UTC) + timedelta(hours=1)
+    found = eta_of_worker(messages.publication(prepared(eta=due.isoformat()), "", "q"))
+    assert found is not None
+    assert found <= datetime.now(UTC)
+
+
+def test_an_eta_that_is_past_stays_as_it_is() -> None:
+    due = datetime.now(UTC) - timedelta(hours=1)
+    sent = messages.publication(prepared(eta=due.isoformat()), "", "q")
+    assert eta_of_worker(sent) == due
+    assert eta_of_worker(messages.publication(prepared(eta=None), "", "q")) is None
+
+
+def test_an_eta_beyond_the_longest_delay_stays_for_the_worker() -> None:
+    due = datetime.now(UTC) + timedelta(days=11 * 365)
+    assert eta_of_worker(messages.publication(prepared(eta=due.isoformat()), "", "q")) == due
+
+
 def test_an_expiration_is_a_time_to_live() -> None:
     message = prepared()
     assert messages.publication(message, "", "q").ttl_s is None

@@ -11,6 +11,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -28,6 +29,12 @@ class Home(Protocol):
 
     def environment(self) -> Environment:
         """Make the environment of one client more, on its loop or for threads."""
+
+    def paced(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+        """Let time pass as it does for people, for a program whose threads wait in their own ways.
+
+        `stop` is called on the loop where the cluster is to close before.
+        """
 
     async def reach(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
         """Connect what runs on another loop, by that loop's own clock. Raises OSError."""
