@@ -63,8 +63,8 @@ FLOORS: dict[str, Room] = {
     # Spark imports it in every session of its environment: it names the data source, and no more.
     "pyspark_fifo": room(knows="fifo.spark"),
     "fifo.celery": room(knows="fifo fifo.client fifo.words", uses="kombu amqp"),
-    "fifo.dramatiq": room(knows="fifo fifo.client fifo.words", uses="dramatiq"),
-    "fifo.taskiq": room(knows="fifo fifo.words", uses="taskiq"),
+    "fifo.dramatiq": room(knows="fifo fifo.client fifo.worker fifo.words", uses="dramatiq"),
+    "fifo.taskiq": room(knows="fifo fifo.worker fifo.words", uses="taskiq"),
     "node.journal": room(uses="msgpack crc32c sortedcontainers"),
     "node.peers": room(knows="node.journal", uses="msgpack"),
     "node.raft.errors": room(knows="node.journal"),

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Unpack
 
 from dramatiq import Message, Middleware
@@ -50,6 +50,8 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
     ) -> None:
         super().__init__(middleware=middleware)
         self.queues: set[str] = set()
+        self.asks: Callable[[Message], None] | None = None
+        """What asks for the result of a message that is about to be sent."""
         self._url = url
         self._connection = connection
         self._of_all = dict(queue or {})
@@ -145,6 +147,8 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
         if name != message.queue_name:
             message = message.copy(queue_name=name)
         self.declare_queue(name)
+        if self.asks is not None:
+            self.asks(message)
         self.emit_before("enqueue", message, delay)
         self._publish(name, message, delay)
         self.emit_after("enqueue", message, delay)

@@ -20,3 +20,10 @@ PRIORITY_MAX: Final = 9
 
 POLL_S: Final = 0.05
 """Seconds between two looks of `join` at a queue."""
+
+RESULTS_MAX: Final = 10_000
+"""Results that a process keeps for messages that it sent: the oldest go, so that a program that
+never looks does not grow."""
+
+RESULT_S: Final = 600.0
+"""Seconds for which a result is kept by the process that asked: dramatiq's own time to live."""

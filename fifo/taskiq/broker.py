@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Unpack
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Self, Unpack
 
-from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
 import fifo
 from fifo.taskiq import delivery, limits
 from fifo.taskiq.labels import Publication, publication
+from fifo.taskiq.merging import merged
+from fifo.taskiq.results import FifoResultBackend
 from fifo.words import bounds
 
 _log = logging.getLogger("fifo.taskiq")
@@ -23,9 +26,10 @@ _log = logging.getLogger("fifo.taskiq")
 class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of taskiq
     """fifo as a broker of taskiq: `FifoBroker("fifo://host:port,host:port")`.
 
-    Its workers consume `queue`, to which tasks go that name no other by their label `queue_name`.
-    `queue_options` holds options of the queues that are declared, `consumer` those of consumers, by
-    the names of fifo's client; the other keywords are those of `fifo.connect`.
+    Its workers consume `queue`, to which tasks go that name no other by their label `queue_name`,
+    and each of `queues`, which holds the options of single queues by their names. `queue_options`
+    holds options of all queues that are declared, `consumer` those of consumers, by the names of
+    fifo's client; the other keywords are those of `fifo.connect`.
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
         url: str,
         queue: str = limits.QUEUE,
         *,
+        queues: Mapping[str, Mapping[str, Any]] | None = None,
         queue_options: Mapping[str, Any] | None = None,
         consumer: Mapping[str, Any] | None = None,
         **connection: Unpack[fifo.ConnectKeywords],
@@ -41,12 +46,15 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
         self._url = url
         self._connection = connection
         self._queue = queue
-        self._queue_options = dict(queue_options or {})
+        self._of_all = dict(queue_options or {})
+        self._of_one = {name: dict(options) for name, options in (queues or {}).items()}
+        self._consumed = tuple(dict.fromkeys((queue, *self._of_one)))
         self._of_consumers = dict(consumer or {})
         self._client: fifo.Client | None = None
         self._there: set[str] = set()
         """Queues that this process has declared in the cluster."""
-        self._spec(queue)  # raises InvalidArgument here, not in a worker
+        for name in self._consumed:
+            self._spec(name)  # raises InvalidArgument here, not in a worker
 
     @property
     def client(self) -> fifo.Client:
@@ -55,12 +63,20 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
             raise fifo.ClientClosed("the broker is not started: await broker.startup() first")
         return self._client
 
+    def with_result_backend(self, result_backend: AsyncResultBackend[Any]) -> Self:
+        """Set the result backend; `FifoResultBackend` has results by reply queue."""
+        if isinstance(result_backend, FifoResultBackend):
+            result_backend.attach(self)
+        super().with_result_backend(result_backend)
+        return self
+
     async def startup(self) -> None:
-        """Connect, and declare the queue; once, however often it is called."""
+        """Connect, and declare the queues; once, however often it is called."""
         if self._client is None:
             self._client = await fifo.connect(self._url, **self._connection)
             self._there.clear()
-        await self._ensure(self._queue)
+        for name in self._consumed:
+            await self._ensure(name)
         await super().startup()
 
     async def shutdown(self) -> None:
@@ -85,13 +101,18 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
             await self._publish(to, message)
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """Messages of the queue that can be run here.
+        """Messages of all queues that can be run here, as they come.
 
         One that nothing can read is a dead letter, and one of an unknown task goes back for a
         while: taskiq would acknowledge both.
         """
         options = {"max_lock": bounds.TOTAL_LOCK_MS_MAX / 1000, **self._of_consumers}
-        async with self.client.consume(self._queue, **options) as messages:
+        async with AsyncExitStack() as opened:
+            consumers = [
+                await opened.enter_async_context(self.client.consume(name, **options))
+                for name in self._consumed
+            ]
+            messages = await opened.enter_async_context(aclosing(merged(consumers)))
             async for message in messages:
                 body = bytes(message.body)
                 try:
@@ -131,4 +152,5 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
         self._there.add(name)
 
     def _spec(self, name: str) -> fifo.QueueSpec:
-        return fifo.QueueSpec(name, **{"dead_letter": f"{name}.dead", **self._queue_options})
+        options = {"dead_letter": f"{name}.dead", **self._of_all, **self._of_one.get(name, {})}
+        return fifo.QueueSpec(name, **options)

@@ -14,3 +14,10 @@ UNKNOWN_TASK_DELIVERIES: Final = 60
 NO_DEAD_LETTER_DELAY_S: Final = 60.0
 """Seconds before a message is offered again that can never succeed and has no dead-letter
 queue."""
+
+RESULTS_MAX: Final = 10_000
+"""Results that a process keeps for tasks that it asked for: the oldest go, so that a program that
+never looks does not grow."""
+
+RESULT_S: Final = 600.0
+"""Seconds for which a result is kept by the process that asked, as long as a reply waits for it."""

@@ -18,7 +18,7 @@ from fifo.worker import bodies, limits
 from fifo.worker.dependencies import Dependencies
 from fifo.worker.errors import Refused, Retry, TimeLimit, Unfit, UnknownTask
 from fifo.worker.middleware import Middleware, Run
-from fifo.worker.results import REPLY_TO
+from fifo.worker.replies import REPLY_TO
 from fifo.worker.sending import CONTENT_TYPE, TASK
 from fifo.worker.tasks import AnyTask
 

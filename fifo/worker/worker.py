@@ -19,7 +19,8 @@ from fifo.worker.app import App
 from fifo.worker.children import Children
 from fifo.worker.dependencies import Dependencies
 from fifo.worker.periodic import Clockmaker
-from fifo.worker.results import REPLY_TO, reply
+from fifo.worker.replies import REPLY_TO
+from fifo.worker.results import reply
 from fifo.worker.running import Runner
 from fifo.worker.sending import declare
 from fifo.worker.tasks import AnyTask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
@@ -92,3 +93,25 @@ async def test_a_caller_waits_no_longer_than_its_time_and_its_queue_goes(
         await cluster.advance(minutes=3)
         names = [view.name for view in await worker.client.queues()]
     assert sorted(names) == ["parcels", "parcels.dead"]
+
+
+async def test_a_caller_whose_queue_went_while_it_was_cut_off_has_another(
+    cluster: fifo.testing.Cluster,
+) -> None:
+    def shop() -> tuple[fifo.App, Callable[..., Awaitable[int]]]:
+        app = fifo.App(cluster.url)
+
+        @app.task("parcels")
+        async def pack() -> int:
+            return 7
+
+        return app, pack.call
+
+    (at_work, _), (calling, call) = shop(), shop()
+    async with running(at_work, cluster), calling:
+        assert await call() == 7
+        cluster.cut(calling.client)
+        await cluster.advance(minutes=15)
+        cluster.heal()
+        await cluster.advance(seconds=30)
+        assert await call(timeout=20) == 7
