@@ -113,7 +113,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def paced(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Let time pass as it does for people, but for `advance`: for the threads of Celery.
+        """Pass time as it does for people, but for `advance`: for the threads of Celery.
 
         `stop` is called where the cluster closes before.
         """

@@ -51,7 +51,7 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
         super().__init__(middleware=middleware)
         self.queues: set[str] = set()
         self.asks: Callable[[Message], None] | None = None
-        """What asks for the result of a message that is about to be sent."""
+        """A call that asks for the result of a message that is about to be sent."""
         self._url = url
         self._connection = connection
         self._of_all = dict(queue or {})

@@ -19,7 +19,7 @@ CORRELATION: Final = "correlation-id"
 """Header: which of its calls."""
 
 LABEL: Final = "fifo results"
-"""What lists of consumers call a reader."""
+"""The name of a reader in lists of consumers."""
 
 
 def reply_queue(entropy: Callable[[int], bytes]) -> QueueSpec:

@@ -13,7 +13,7 @@ from node.testing import limits
 
 
 def look(selector: Any, poll: Callable[[float], list[Any]], timeout: float) -> list[Any]:
-    """What becomes ready while a look lasts; nothing happens on the loop where that is nothing.
+    """Wait for a look; what became ready. Nothing happens on the loop where nothing did.
 
     `poll` is the wait of this selector. Its own time-outs are whole milliseconds, five looks.
     """

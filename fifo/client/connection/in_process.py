@@ -31,7 +31,7 @@ class Home(Protocol):
         """Make the environment of one client more, on its loop or for threads."""
 
     def paced(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
-        """Let time pass as it does for people, for a program whose threads wait in their own ways.
+        """Pass time as for people while it is open: threads of a program wait in their own ways.
 
         `stop` is called on the loop where the cluster is to close before.
         """
