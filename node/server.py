@@ -42,7 +42,7 @@ from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.certificates import CertificateUnreadable
 from node.collector import Collector
-from node.config import ClusterConfig, NodeConfig
+from node.config import ClusterConfig, NodeConfig, to_toml
 from node.peers.tls import CertificateUnusable
 from node.raft import (
     Journal,
@@ -231,7 +231,7 @@ class Node:
     async def _start(self) -> None:
         context = self.client_context(asks=True)
         raft_config = self._raft_config()
-        self.broker.about.certificates = self._certificate_ends(self.config)
+        self._show_configuration()
         if self._recover:
             check_members(self.me.name, raft_config.peers)
         self._raft = self._open_raft(raft_config)
@@ -327,11 +327,16 @@ class Node:
             assert new.tls is not None, "contexts are made from certificates"
             show_certificate(context, new.tls, name)
         self.config = new
-        self.broker.about.certificates = self._certificate_ends(new)
+        self._show_configuration()
         if not self.broker.users_in_log:
             self.authentication.replace(new.users)
             self.broker.users_replaced()
         logger.info("event=reloaded users=%d", len(self.authentication.users()))
+
+    def _show_configuration(self) -> None:
+        about = self.broker.about
+        about.certificates = self._certificate_ends(self.config)
+        about.configuration = to_toml(self.config)
 
     def _certificate_ends(self, config: ClusterConfig) -> dict[str, int]:
         """The ends of the certificates that this node shows, for its status."""

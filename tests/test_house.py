@@ -85,6 +85,9 @@ FLOORS: dict[str, Room] = {
         knows="fifo.words fifo.machine fifo.wire node.peers node.raft node.broker node",
         uses="uvloop",
     ),
+    "node.backup": room(
+        knows="fifo.machine fifo.wire node.journal node.raft node.broker node", uses="msgpack"
+    ),
     "node.http": room(
         knows="fifo.words fifo.machine fifo.wire fifo.client"
         " node.journal node.raft node.broker node.server node",
@@ -97,7 +100,7 @@ FLOORS: dict[str, Room] = {
     "pytest_fifo": room(knows="fifo fifo.testing", uses="pytest pytest_asyncio"),
     "node.cli": room(
         knows="fifo fifo.words fifo.client fifo.wire fifo.worker"
-        " node.journal node.raft node.broker node.server node.http node",
+        " node.journal node.raft node.broker node.backup node.server node.http node",
         uses="typer click rich",
     ),
     "node.__main__": room(knows="node.cli"),
@@ -117,7 +120,7 @@ FLOORS: dict[str, Room] = {
     "tests": room(
         knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.worker fifo.spark"
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
-        " node.raft.pysyncobj node.broker node.server node.http node.cli"
+        " node.raft.pysyncobj node.broker node.backup node.server node.http node.cli"
         " node.testing fifo.testing fifo.celery fifo.dramatiq fifo.taskiq pytest_fifo pyspark_fifo"
         " node.__main__ fifo.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Final, Literal, NamedTuple, TypedDict, Unpack
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
 from fifo.client import checks
 from fifo.client.connection.observing import NodeLink
@@ -64,13 +64,24 @@ class _Spot(NamedTuple):
     cause: str
 
 
+class Shown(Protocol):
+    """The view that a message was found in."""
+
+    @property
+    def ref(self) -> str:
+        """The text that names it."""
+
+    def time_of(self, cluster_ms: int) -> datetime:
+        """A time of the cluster's log as wall time."""
+
+
 class ScannedMessage(StoredMessage):
     """A message as it stood at the index of the view. Times are as the cluster's log knew them: the
     renewals of a lock that its leader has granted since are not in them."""
 
     __slots__ = ("_spot", "_view")
 
-    def __init__(self, delivery: Delivery, index: int, spot: _Spot, view: PinnedView) -> None:
+    def __init__(self, delivery: Delivery, index: int, spot: _Spot, view: Shown) -> None:
         super().__init__(delivery, index)
         self._spot = spot
         self._view = view
@@ -243,11 +254,7 @@ class PinnedView:
             raise ProtocolError(f"expected Paged, got {type(message).__name__}")
         environment = self._session.environment
         delivery = Delivery(message, frame.raw, environment.monotonic(), environment.wall())
-        spots = list(_spots(message))
-        if len(spots) != delivery.count:
-            raise ProtocolError("the spots of a page do not add up")
-        found = [ScannedMessage(delivery, at, spot, self) for at, spot in enumerate(spots)]
-        return ScannedPage(tuple(found), message.after)
+        return scanned_page(message, delivery, self)
 
     def scan(
         self,
@@ -325,12 +332,29 @@ class Scan:
                 yield message
 
 
+def scanned_page(message: Paged, delivery: Delivery, view: Shown) -> ScannedPage:
+    """The messages of a page. Raises ProtocolError where it contradicts itself."""
+    spots = list(_spots(message))
+    if len(spots) != delivery.count:
+        raise ProtocolError("the spots of a page do not add up")
+    found = [ScannedMessage(delivery, at, spot, view) for at, spot in enumerate(spots)]
+    return ScannedPage(tuple(found), message.after)
+
+
 def _spots(message: Paged) -> Any:
     """The spot of each message."""
     for count, position, place, consumer, token, since_ms, until_ms, cause in message.spots:
         for ahead in range(count):
             held = token + ahead if consumer else 0
             yield _Spot(position + ahead, _PLACES[place], consumer, held, since_ms, until_ms, cause)
+
+
+async def confirmed_index(session: Session, timeout: Duration | None) -> int:
+    """An index whose state shows everything that was confirmed so far."""
+    frame = await session.call(QueueQuery(None, "index"), timeout)
+    if not isinstance(frame.message, Ok):
+        raise ProtocolError(f"expected Ok, got {type(frame.message).__name__}")
+    return int(frame.message.result["index"])
 
 
 class ScanVerbs:
@@ -349,11 +373,8 @@ class ScanVerbs:
         lease_ms = milliseconds(
             lease, "lease", low_ms=wire.PIN_LEASE_MS_MIN, high_ms=wire.PIN_LEASE_MS_MAX
         )
-        frame = await self._session.call(QueueQuery(None, "index"), timeout)
-        if not isinstance(frame.message, Ok):
-            raise ProtocolError(f"expected Ok, got {type(frame.message).__name__}")
-        request = Pin(int(frame.message.result["index"]), lease_ms)
         session = self._session
+        request = Pin(await confirmed_index(session, timeout), lease_ms)
         leader = None if session.link is None else session.link.address
         failed: FifoError | None = None
         for address in sorted(session.dialer.addresses, key=lambda one: one == leader):

@@ -27,6 +27,7 @@ from fifo.machine.past_queue import STATES, PastQueue, Seen, Sought
 from fifo.machine.queries import Held, HeldRange
 from fifo.machine.read_side import ConsumerFigures, DurableView, QueueFigures, ReadSide
 from fifo.machine.replies import Refused, Reply
+from fifo.machine.restored import as_new_cluster
 from fifo.machine.search import PLACES, Standing, Wanted
 from fifo.machine.snapshot.bodies import live as live_entries
 from fifo.machine.snapshot.format import SnapshotError
@@ -98,7 +99,8 @@ __all__ = [
     "TokenRecord",
     "UserRecord",
     "Verb",
-    # Snapshots.
+    # Snapshots, and a state that another cluster goes on from.
+    "as_new_cluster",
     "Frozen",
     "SnapshotError",
     "live_entries",

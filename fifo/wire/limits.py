@@ -124,6 +124,12 @@ PIN_LEASE_MS_MIN: Final = 1_000
 PIN_LEASE_MS_MAX: Final = 600_000
 """A pin that is not used for this long ends: it keeps bodies from being let go of."""
 
+PIECE_ENTRIES_MAX: Final = 256
+"""Entries of the log in one piece of a pinned view: lone small messages share reads."""
+
+DIGEST_BYTES: Final = 32
+"""BLAKE2b of a state."""
+
 MESSAGE_ID_BYTES_MAX: Final = 64
 VERSION_BYTES_MAX: Final = 128
 """Texts of numbers: three of up to 19 digits, four of them."""

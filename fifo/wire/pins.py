@@ -1,4 +1,4 @@
-"""The messages about pinned views: the state of a node at one index, read page by page.
+"""The messages about pinned views: the state of a node at one index, read page by page or whole.
 
 Owns their part of the catalogue (`messages`). Must not know what a view costs, or when it ends.
 When a message changes, change `docs/protocol.md` in the same commit; a test compares the two.
@@ -32,15 +32,15 @@ PinName = Annotated[bytes, octets(limits.PIN_BYTES, limits.PIN_BYTES)]
 @on_wire(60)
 @dataclass(frozen=True, slots=True)
 class Pin(Message):
-    """Pin the state of this node, leader or not, once it has applied `at_least`.
-
-    `Ok` answers a map. The pin ends when it was not used for `lease_ms`.
+    """Pin the state of this node, leader or not, once it has applied `at_least`; `exactly` there,
+    or not at all. `Ok` answers a map. The pin ends when it was not used for `lease_ms`.
     """
 
     at_least: Number = 0
     lease_ms: Annotated[int, integer(limits.PIN_LEASE_MS_MIN, limits.PIN_LEASE_MS_MAX)] = (
         limits.PIN_LEASE_MS
     )
+    exactly: Flag = False
 
 
 @on_wire(61)
@@ -114,3 +114,36 @@ class Paged(Message):
         ),
     ] = ()
     after: Number = 0
+
+
+@on_wire(65)
+@dataclass(frozen=True, slots=True)
+class PinRead(Message):
+    """Read a pinned view as a whole, piece by piece: `state`, its canonical bytes from `at` on, or
+    `entries`, those of the log with an index above `at` that it points to. Answered by `PinPiece`.
+
+    Without `content` the state is hashed and not sent.
+    """
+
+    pin: PinName
+    part: Annotated[str, text(32, 1)]
+    at: Number = 0
+    content: Flag = True
+
+
+@on_wire(66)
+@dataclass(frozen=True, slots=True)
+class PinPiece(Message):
+    """A piece of a pinned view, in the raw part. The next one begins at `after`, unless this is the
+    `last`, which has the digest of a whole state.
+
+    `entries`: the index and size of each.
+    """
+
+    after: Number
+    last: Flag = False
+    digest: Annotated[bytes, octets(limits.DIGEST_BYTES)] = b""
+    entries: Annotated[
+        tuple[tuple[int, int], ...],
+        list_of(record(integer(1), integer(0)), limits.PIECE_ENTRIES_MAX),
+    ] = ()

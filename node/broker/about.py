@@ -22,6 +22,8 @@ class About:
         self._version = _version()
         self.certificates: Mapping[str, int] = {}
         """The ends of the certificates that are shown, by port, in milliseconds since 1970."""
+        self.configuration = ""
+        """The file that this node was configured by, without what it names: for a backup."""
 
     def view(self, connections: int) -> dict[str, Any]:
         """The facts as they are now."""

@@ -115,8 +115,9 @@ class Broker:
             lambda: raft.own_room().free_bytes < raft.disk_low_bytes,
         )  # fmt: skip
         self._pinned = Pinned(
-            self._identity.node, pins, self.host.read_area, self._now, self._clocks.wall_ms
-        )
+            self._identity.node, pins, self.host.read_area, self._read, self._now,
+            self._clocks.wall_ms, lambda: self.about.configuration,
+        )  # fmt: skip
 
     def keep_audit(self, log: AuditLog, known: tuple[int, int]) -> None:
         """Write the audit log from here on; `known`: the id of its last line."""
@@ -183,6 +184,8 @@ class Broker:
 
     def apply(self, index: int, term: int, payload: memoryview) -> None:
         """Apply one committed entry, on every node; a leader keeps its outcome."""
+        if self._pins is not None and index > self._pins.awaits:
+            self._pins.reaches(index)
         unpacked, batch, outcome = self.host.apply(index, payload)
         if self.leadership is None:
             self.clock.follow(unpacked.stamp_ms)
@@ -421,6 +424,11 @@ class Broker:
             roles=self.roles,
         )
         return {**found, **self.about.view(len(self.connections))}
+
+    def pinned(self) -> tuple[int, int]:
+        """(pinned views, messages in the queues that they keep as they were)."""
+        pins = self._pins
+        return (0, 0) if pins is None else (len(pins), pins.kept_messages)
 
     def abort_all(self) -> None:
         """Abort every connection, and any that is still accepted: the node ends."""

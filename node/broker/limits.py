@@ -293,6 +293,14 @@ PIN_RANGES_MAX: Final = 1_000
 PAGE_HEADERS_MESSAGES: Final = 500
 """Messages of one page that are looked at where headers are named: three milliseconds."""
 
+COPY_PIECE_BYTES: Final = 256 * KIB
+"""Bytes of one piece of a whole view, but for an entry that is longer: what the journal reads of a
+snapshot at a time."""
+
+COPY_BYTES_PER_S: Final = 32 * MIB
+"""Rate at which whole views of one node are read, by all readers together: a quarter of a link of
+1 Gbit/s, and a fraction of a disk, so that the log goes on beside a backup."""
+
 # --- redrive, move, durable consumers -------------------------------------------------------------
 
 REDRIVE_MESSAGES: Final = 500

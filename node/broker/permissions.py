@@ -168,6 +168,11 @@ def _pin_query(rights: Rights, message: pins.PinQuery) -> Refusals:
         yield rights.lacks(message.queue, CONSUME, MANAGE)
 
 
+def _read_pinned(rights: Rights, message: Message) -> Refusals:
+    if not rights.user.operate:
+        yield f"user {rights.user.name} may not read the whole state (operate = true)"
+
+
 def _status(rights: Rights, message: Message) -> Refusals:
     if not rights.may_monitor:
         yield f"user {rights.user.name} may not ask for the status of nodes (monitor = true)"
@@ -218,6 +223,7 @@ _NEEDS.update(
         pins.Unpin: _everybody,
         pins.PinQuery: _pin_query,  # A list holds only queues that the user may see.
         pins.Page: _on(CONSUME, MANAGE),
+        pins.PinRead: _read_pinned,
         wire.Status: _status,
         wire.TransferLeadership: _operate,
         wire.ManageUser: _manage_user,

@@ -101,7 +101,7 @@ REDRIVE_POLL_S: Final = 0.1
 """Interval of the polls of a running redrive: short enough to feel immediate."""
 
 PROGRESS_S: Final = 2.0
-"""Interval of the progress lines of a redrive or a move."""
+"""Interval of the progress lines of a redrive, a move, a backup or a comparison."""
 
 MOVE_MESSAGES: Final = 10_000
 """Messages per request of a move: what the machine moves in one step."""
@@ -126,3 +126,24 @@ CONNECTIONS_FULL_SHARE: Final = 0.8
 
 DESCRIPTORS_GOOD: Final = 4_096
 """Below this a node has room for fewer connections than a few programs with pools open."""
+BACKUP_RECONNECTS_MAX: Final = 5
+"""Times that a connection is made again for one piece of a backup."""
+
+BACKUP_WAIT_S: Final = 2.0
+"""Before each: long enough for a node to be restarted, together within the lease of a view."""
+
+COPY_LEASE_MS: Final = 120_000
+"""Lease of the view that a backup or a comparison reads: spans all attempts for one piece."""
+
+VERIFY_LOOK_S: Final = 0.1
+"""Between two looks at the log, which say how fast it grows."""
+
+VERIFY_AHEAD_S: Final = 0.3
+"""The index at which states are compared is this far ahead of a log that grows: a round trip to
+each node, with room. Doubled where it was past on one of them."""
+
+VERIFY_AHEAD_MAX_S: Final = 1.2
+"""The most of that: a node waits 2 s for an index."""
+
+VERIFY_PINS_MAX: Final = 6
+"""Attempts to have all nodes freeze at one index."""

@@ -18,15 +18,29 @@ from typer.main import get_command
 import fifo
 from fifo.loop import new_loop
 from fifo.worker.command import main as run_worker
-from node.cli import admin, audit, cluster, config, look, message, output, people, queue, user
+from node.cli import (
+    admin,
+    audit,
+    backup,
+    cluster,
+    config,
+    look,
+    message,
+    output,
+    people,
+    queue,
+    user,
+)
 from node.cli.apply import apply, export
 from node.cli.bench import bench
 from node.cli.consume import consume
 from node.cli.doctor import doctor
 from node.cli.errors import FAILED, INTERRUPTED, USAGE, CliError, one_line
 from node.cli.publish import publish
+from node.cli.restore import restore
 from node.cli.serve import serve
 from node.cli.status import status
+from node.cli.verify import verify
 from node.table import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +61,7 @@ app.add_typer(user.app, name="user")
 app.add_typer(config.app, name="config")
 app.add_typer(people.app, name="session")
 app.add_typer(message.app, name="message")
+app.add_typer(backup.app, name="backup", epilog="Example: fifo backup --to orders.backup")
 for command, example in (
     (serve, "fifo serve --config cluster.toml --node n1"),
     (status, "fifo status --json"),
@@ -63,6 +78,8 @@ for command, example in (
     (audit.audit, "fifo audit --since 1h --user ann"),
     (bench, "fifo bench --publishers 1 --consumers 1 --seconds 20"),
     (doctor, "fifo doctor --json"),
+    (restore, "fifo restore orders.backup --config cluster.toml"),
+    (verify, "fifo verify --json"),
     (apply, "fifo apply queues.toml --dry-run"),
     (export, "fifo export 'shop.*' --out queues.toml"),
     (admin.redrive, "fifo redrive orders.dlq --limit 100 --dry-run"),

@@ -118,13 +118,14 @@ async def _scan(
 
 def _print(messages: Sequence[fifo.ScannedMessage], *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write("".join(output.json_line(_view(one)) + "\n" for one in messages))
+        sys.stdout.write("".join(output.json_line(scanned_view(one)) + "\n" for one in messages))
     elif messages:
         rows = ([one.state, *message_row(one)] for one in messages)
         output.print_table([Column("state"), *MESSAGE_COLUMNS], rows)
 
 
-def _view(message: fifo.ScannedMessage) -> dict[str, Any]:
+def scanned_view(message: fifo.ScannedMessage) -> dict[str, Any]:
+    """A message of a view as plain data."""
     places = {
         "consumer": message.consumer,
         "token": message.token,

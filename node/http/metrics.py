@@ -115,6 +115,13 @@ def _add_broker(page: Page, node: Node) -> None:
         [({"quota": quota}, count) for quota, count in sorted(counters.over_quotas.items())],
     )
     page.gauge("fifo_connections", "Client connections.", len(node.broker.connections))
+    pins, messages = node.broker.pinned()
+    page.gauge("fifo_pins", "Pinned views that this node keeps for readers.", pins)
+    page.gauge(
+        "fifo_pin_messages",
+        "Messages in the queues that pinned views keep as they were, where they have changed.",
+        messages,
+    )
 
 
 def _add_alarms(page: Page, node: Node) -> None:

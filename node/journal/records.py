@@ -41,6 +41,7 @@ FORMATS_READ: Final = frozenset((1, 2))
 SEGMENT_MAGIC: Final = b"fifojrnl"
 SNAPSHOT_MAGIC: Final = b"fifosnap"
 COMPACTED_MAGIC: Final = b"fifokept"
+BACKUP_MAGIC: Final = b"fifobkup"
 _CRC: Final = struct.Struct("<I")
 _HEADER: Final = struct.Struct("<8sHHIQQQQ16sB")
 _HEADER_START: Final = struct.Struct("<8sHH")
@@ -49,6 +50,7 @@ _KINDS_OF_FILES: Final = {
     SEGMENT_MAGIC: "segment",
     SNAPSHOT_MAGIC: "snapshot",
     COMPACTED_MAGIC: "compacted file",
+    BACKUP_MAGIC: "backup",
 }
 
 
@@ -189,6 +191,11 @@ SNAPSHOT_END: Final = 8
 """The last record of a snapshot: sizes, the digest of the state, where the log goes on."""
 COMPACTED_END: Final = 9
 """The last record of a compacted file: where its locations begin, and how many there are."""
+
+ABOUT: Final = 10
+"""The first record of a backup: where it is from, as a msgpack map."""
+BACKUP_END: Final = 11
+"""The last record of a backup: sizes, the digests of the state and of the file."""
 
 MAGIC: Final = b"\xf1\xf0"
 _FIELDS: Final = struct.Struct("<2sBBIQQQ")

@@ -35,6 +35,7 @@ from node.raft.config import (
     RaftStatus,
     boot_clock,
 )
+from node.raft.core import command_of
 from node.raft.environment import RaftEnvironment, RaftWorkers
 from node.raft.equality import Mark
 from node.raft.errors import RaftError, RaftStopped
@@ -90,4 +91,5 @@ __all__ = [
     "JournalWhole",
     "RecoverRefused",
     "check_members",
+    "command_of",
 ]

@@ -56,7 +56,7 @@ from fifo.wire.messages import (
     Update,
     Welcome,
 )
-from fifo.wire.pins import Page, Paged, Pin, PinQuery, Unpin
+from fifo.wire.pins import Page, Paged, Pin, PinPiece, PinQuery, PinRead, Unpin
 
 SESSION: Final = bytes(range(16))
 INCARNATION: Final = bytes(range(16, 32))
@@ -178,7 +178,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     ),
     ManageUser("add_token", "ann", {"token": "ci", "digest": bytes(32)}),
     Audit("orders", "ann", 1_700_000_000_000, "17.3", 10),
-    Pin(42, 5_000),
+    Pin(42, 5_000, True),
     Unpin(b"p" * 16),
     PinQuery(b"p" * 16, "consumers", "orders", 7, 100),
     Page(
@@ -193,6 +193,8 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         ((1, 17, 2, 0, 0, 0, 500, "nack"),),
         18,
     ),
+    PinRead(b"p" * 16, "state", 65_536, False),
+    PinPiece(131_072, True, b"d" * 32, ((17, 400),)),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

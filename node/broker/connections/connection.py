@@ -139,6 +139,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop: the transport is closed, by either side."""
         self.lost = True
+        self._answering = None  # What it waits for is waited for no longer.
         self.opening.closed()
         self.output.clear()
         self._owner.disconnected(self)

@@ -18,6 +18,24 @@ from node.broker.pins import Pin
 _PLACE = {place: number for number, place in enumerate(PLACES)}
 
 
+def paged(
+    queue: str, found: Sequence[Seen], after: int, read: deliveries.ReadArea, *, bodies: bool = True
+) -> tuple[Paged, list[Buffer]]:
+    """A page with these messages, and its raw part."""
+    runs: list[Run] = [seen.run for seen in found]
+    if not bodies:
+        runs = [deliveries.without_body(run) for run in runs]
+    shown, raw = deliveries.peeked(queue, runs, read)
+    spots = tuple(
+        [(seen.run.count, seen.position, _PLACE[seen.place], seen.consumer, seen.token,
+          seen.since_ms, seen.until_ms, seen.cause) for seen in found]
+    )  # fmt: skip
+    page = Paged(
+        shown.queue, shown.count, shown.columns, shown.runs, shown.dead_letters, spots, after
+    )
+    return page, raw
+
+
 class PageAnswer:
     """A `node.broker.connections.output.Deferred`; until it is made the request is unanswered."""
 
@@ -73,18 +91,7 @@ class PageAnswer:
             for seen in self._found
             if not wanted or deliveries.has_headers(seen.run, wanted, self._area)
         ]
-        runs: list[Run] = [seen.run for seen in found]
-        if not request.bodies:
-            runs = [deliveries.without_body(run) for run in runs]
-        shown, raw = deliveries.peeked(request.queue, runs, self._area)
-        spots = tuple(
-            [(seen.run.count, seen.position, _PLACE[seen.place], seen.consumer, seen.token,
-              seen.since_ms, seen.until_ms, seen.cause) for seen in found]
-        )  # fmt: skip
-        answer = Paged(
-            shown.queue, shown.count, shown.columns, shown.runs, shown.dead_letters, spots,
-            self._after,
-        )  # fmt: skip
+        answer, raw = paged(request.queue, found, self._after, self._area, bodies=request.bodies)
         return encode(answer, self._correlation, raw)
 
     def _area(self, index: int) -> memoryview:

@@ -1,12 +1,14 @@
-"""Requests about pinned views, which every node serves: pin, ask, read page by page, let go.
+"""Requests about pinned views, which every node serves: pin, ask, read pages or all, let go.
 
-Owns the wait of a node that is a little behind, the steps of an answer, and its bounds. Needs no
-session: a pin belongs to no connection. Must not know when a pin ends (`node/broker/pins.py`), or
-how the past is read (`fifo.machine.contract.Past`).
+Owns the wait of a node that is a little behind, the steps of an answer, its bounds, and the rate at
+which whole views are read, for all readers together. Needs no session: a pin belongs to no
+connection. Must not know when a pin ends (`node/broker/pins.py`), or how the past is read
+(`fifo.machine.contract.Past`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -14,12 +16,14 @@ import msgpack
 
 from fifo.machine.contract import STATES, PastQueue, Sought
 from fifo.wire import Code, Frame
+from fifo.wire.limits import PIECE_ENTRIES_MAX
 from fifo.wire.messages import Message, Ok
-from fifo.wire.pins import Page, Pin, PinQuery, Unpin
+from fifo.wire.pins import Page, Pin, PinPiece, PinQuery, PinRead, Unpin
 from fifo.words.settlement import REASONS
 from node.broker import deliveries, limits, views
 from node.broker.connections.connection import Connection
 from node.broker.connections.page_answer import PageAnswer
+from node.broker.connections.piece_answer import PieceAnswer
 from node.broker.pins import Pin as PinnedView
 from node.broker.pins import Pins
 from node.broker.refusals import plain
@@ -27,7 +31,7 @@ from node.broker.requests.proposer import message_of, refuse_no_queue
 
 T = TypeVar("T")
 
-PINNED: Final[tuple[type[Message], ...]] = (Pin, Unpin, PinQuery, Page)
+PINNED: Final[tuple[type[Message], ...]] = (Pin, Unpin, PinQuery, Page, PinRead)
 """The requests that are served here."""
 
 
@@ -37,7 +41,7 @@ class _Gone(Exception):
 
 class _Follower(NamedTuple):
     connection: Connection
-    at_least: int
+    ready: Callable[[], bool]
     until: float
 
 
@@ -49,16 +53,22 @@ class Pinned:
         node: str,
         pins: Pins,
         read_area: deliveries.ReadArea,
+        read_entry: deliveries.ReadArea,
         now: Callable[[], float],
         wall_ms: Callable[[], int],
+        configuration: Callable[[], str],
     ) -> None:
         self._node = node
         self._pins = pins
         self._read_area = read_area
+        self._read_entry = read_entry
         self._now = now
         self._wall_ms = wall_ms
+        self._configuration = configuration
         self.waiting: list[_Follower] = []
         """Connections whose pin waits for entries to be applied; looked at in each turn."""
+        self._copied_at = now()
+        """When what was copied so far is paid for, at the rate that copies have."""
 
     def handle(self, connection: Connection, frame: Frame) -> None:
         """Answer one of them, in pieces."""
@@ -67,11 +77,10 @@ class Pinned:
             Unpin: self._unpin,
             PinQuery: self._query,
             Page: self._page,
+            PinRead: self._read,
         }
         pieces = answers[type(frame.message)](connection, frame)
         connection.answer_in_pieces(frame, self._guarded(connection, frame, pieces))
-        if isinstance(frame.message, Pin):
-            self._wait(connection, frame.message.at_least)
 
     def _guarded(
         self, connection: Connection, frame: Frame, pieces: Iterator[None]
@@ -84,36 +93,43 @@ class Pinned:
 
     # --- pin and unpin ----------------------------------------------------------------------------
 
-    def _wait(self, connection: Connection, at_least: int) -> None:
-        """Have the answer wait for the entries that the reader knows of."""
-        if len(self.waiting) < limits.PINS_WAITING_MAX and self._pins.lags(at_least) is not None:
+    def _wait(self, connection: Connection, ready: Callable[[], bool]) -> Iterator[None]:
+        """Have the answer wait, for as long as a follower may need."""
+        if len(self.waiting) < limits.PINS_WAITING_MAX and not ready():
             until = self._now() + limits.PIN_WAIT_SECONDS
-            self.waiting.append(_Follower(connection, at_least, until))
+            self.waiting.append(_Follower(connection, ready, until))
             connection.stop_reading("pin")
+            yield
 
     def look(self) -> None:
         """Go on with those that have waited enough."""
         now, waiting = self._now(), self.waiting
         self.waiting = []
         for one in waiting:
-            if one.connection.open and now < one.until and self._pins.lags(one.at_least):
+            if one.connection.open and now < one.until and not one.ready():
                 self.waiting.append(one)
             else:
                 one.connection.start_reading("pin")
 
     def _pin(self, connection: Connection, frame: Frame) -> Iterator[None]:
-        message = message_of(frame, Pin)
-        rights = connection.rights
-        lags = self._pins.lags(message.at_least)
+        message, pins = message_of(frame, Pin), self._pins
+        if not message.exactly:
+            yield from self._wait(connection, lambda: pins.lags(message.at_least) is None)
+        lags = pins.unsound() if message.exactly else pins.lags(message.at_least)
         if lags is not None:
             connection.refuse(frame.correlation, Code.NOT_NOW, lags)
             return
-        user = "" if rights is None else rights.user.name
-        refusal = self._pins.refusal(user)
+        user = "" if connection.rights is None else connection.rights.user.name
+        refusal = pins.refusal(user)
         if refusal is not None:
             connection.refuse(frame.correlation, *refusal)
             return
-        pin = self._pins.make(user, message.lease_ms / 1000)
+        if message.exactly:
+            pin = yield from self._pin_exactly(connection, frame, user)
+            if pin is None:
+                return
+        else:
+            pin = pins.make(user, message.lease_ms / 1000)
         answer = {
             "pin": pin.name,
             "node": self._node,
@@ -124,6 +140,26 @@ class Pinned:
         }
         yield from self._while_pinned(pin, pin.past.opening())
         connection.send(Ok(answer), frame.correlation)
+
+    def _pin_exactly(
+        self, connection: Connection, frame: Frame, user: str
+    ) -> Generator[None, None, PinnedView | None]:
+        """Pin the state at one index; None where the answer is given: it is past, or not reached
+        in time."""
+        message, pins = message_of(frame, Pin), self._pins
+        awaited = pins.awaiting(message.at_least, user, message.lease_ms / 1000)
+        if awaited is not None:
+            try:
+                yield from self._wait(connection, lambda: pins.made(awaited))
+            finally:
+                pins.forget(awaited)
+            if awaited.pin is not None:
+                return awaited.pin
+        text = f"node {self._node} has applied {pins.applied} entries: {message.at_least} is " + (
+            "past; name a later one" if awaited is None else "not reached; name an earlier one"
+        )
+        connection.refuse(frame.correlation, Code.NOT_NOW, text)
+        return None
 
     def _unpin(self, connection: Connection, frame: Frame) -> Iterator[None]:
         pin = self._pins.used(message_of(frame, Unpin).pin)
@@ -230,6 +266,44 @@ class Pinned:
             found = found[: len(fitting)]
         answer = PageAnswer(connection, frame, found, after, self._read_area, pin)
         connection.send_deferred(answer)
+
+    # --- whole views ------------------------------------------------------------------------------
+
+    def _read(self, connection: Connection, frame: Frame) -> Iterator[None]:
+        message = message_of(frame, PinRead)
+        pin = self._used(message.pin)
+        if message.part == "entries":
+            steps = pin.copy.entries(message.at, PIECE_ENTRIES_MAX)
+            indexes, last = yield from self._while_pinned(pin, steps)
+            answer = PieceAnswer(
+                connection, frame, indexes, last, self._read_entry, pin,
+                lambda size: self._pay(connection, size),
+            )  # fmt: skip
+            connection.send_deferred(answer)
+        elif message.part == "state":
+            piece = yield from self._while_pinned(pin, pin.copy.state(message.at))
+            if piece is None:
+                text = f"the state was read past byte {message.at}, or by another reader: pin anew"
+                connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, text)
+                return
+            raw = (piece.data,) if message.content else ()
+            answered = PinPiece(piece.after, bool(piece.digest), piece.digest)
+            connection.send(answered, frame.correlation, raw)
+            self._pay(connection, len(piece.data))
+        elif message.part == "configuration":
+            raw = (self._configuration().encode(),)
+            connection.send(PinPiece(len(raw[0]), last=True), frame.correlation, raw)
+        else:
+            text = f"unknown part {message.part!r}: use one of state, entries, configuration"
+            connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, text)
+
+    def _pay(self, connection: Connection, size: int) -> None:
+        """Have the reader wait for as long as these bytes take at the rate of copies."""
+        now = self._now()
+        self._copied_at = max(now, self._copied_at) + size / limits.COPY_BYTES_PER_S
+        connection.stop_reading("copy")
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._copied_at - now, connection.start_reading, "copy")
 
 
 def _listed(

@@ -115,8 +115,10 @@ def test_a_node_that_recovers_lags_or_knows_no_leader_is_no_source() -> None:
     assert made.pins.lags(60) is None, "what the reader asks for is there"
     made.log.differs = True
     assert "differs" in str(made.pins.lags(60))
+    assert "differs" in str(made.pins.unsound())
     made.log.recovering = "n2"
     assert "recovers" in str(made.pins.lags(60))
+    assert "recovers" in str(made.pins.unsound())
 
 
 def test_a_disk_that_is_low_takes_no_pin() -> None:

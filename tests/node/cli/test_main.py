@@ -34,6 +34,9 @@ MESSAGE = "show find retry scan unlock delay cancel delete terminate move copy r
 
 PRINTS_DATA = {
     "apply",
+    "backup inspect",
+    "restore",
+    "verify",
     "doctor",
     "audit",
     "bench",
@@ -81,13 +84,13 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     single = (
         "serve status publish consume peek locks delayed dead-letters consumers producers redrive"
         " apply export doctor audit move bench forget-producer transfer-leadership users sessions"
-        " worker"
+        " worker restore verify"
     )
     user = "hash token add set remove add-token revoke-token list import"
     wanted = [f"cluster {verb}" for verb in cluster.split()]
     wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]
-    wanted += ["session end", "config check"]
+    wanted += ["session end", "config check", "backup inspect"]
     wanted += [f"message {verb}" for verb in MESSAGE.split()]
     wanted += single.split()
     assert sorted(wanted) == sorted(" ".join(words) for words in ALL)
