@@ -282,6 +282,7 @@ def node_status(
         "clients": clients,
         "elections": raft.counters.elections_total,
         "uncommitted_bytes": raft.uncommitted_bytes,
+        "yields_ms": int(1000 * raft.yield_seconds),
         "roles": roles.listed(),
     }
 

@@ -248,4 +248,6 @@ class RaftStatus:
     differs_index: int = 0
     """Since when this node's state is another one than that of a majority; 0: as far as it knows,
     it is not."""
+    yield_seconds: float = 0.0
+    """For how long it still lets the others stand for election first."""
     counters: RaftCounters = field(default_factory=RaftCounters)

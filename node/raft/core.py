@@ -437,6 +437,7 @@ class Core(Rebuilding):
         self.role_cause = f"elected, because {self.role_cause}"
         self.lease.begin()
         self._proof_wanted_at = None
+        self._yields_until = NEVER
         self.rooms.begin()
         self.equality.begin()
         self.snapshots.not_needed()

@@ -110,6 +110,8 @@ class Elections(Library):
         self.rng = environment.rng
         self.counters = RaftCounters()
         self.transfer: Transfer | None = None
+        self._yields_until = NEVER
+        """Until then this member lets the others stand first (raft.md 3.8)."""
         self.rejoin = rejoin.begin(config, environment.rng) if journal.recovering else None
         """Progress of a member that lost its journal; None: it votes and counts."""
         self._voters: set[PeerNode] = set()
@@ -170,7 +172,10 @@ class Elections(Library):
         leader, and so without its detours."""
         config = self.config
         spread = config.max_timeout_seconds - config.min_timeout_seconds
-        return config.min_timeout_seconds + spread * self.rng.random()
+        drawn = config.min_timeout_seconds + spread * self.rng.random()
+        if self._yields_until != NEVER and self.yield_seconds():
+            drawn += limits.YIELD_TIMEOUTS * config.max_timeout_seconds
+        return drawn
 
     def log_end(self) -> LogEnd:
         """Where this log ends."""
@@ -215,7 +220,9 @@ class Elections(Library):
         """
         now = self.clock()
         self._missed = leader, self.term
-        if now >= self._early_at + limits.EARLY_REST_SECONDS:
+        if self.yield_seconds():
+            soonest = self.election_deadline
+        elif now >= self._early_at + limits.EARLY_REST_SECONDS:
             self._early_at = soonest = now
         else:
             spread = limits.LEADER_GONE_SECONDS * (1 + self.rng.random())
@@ -460,7 +467,15 @@ class Elections(Library):
         self.counters.elections_total += 1
         return True
 
-    def begin_transfer(self, name: str, failed: Callable[[str], None]) -> None:
+    def yield_seconds(self) -> float:
+        """For how long this member still lets the others stand first, because an operator had it
+        hand over. It votes and counts as ever; to be handed the leadership, or a restart, ends it.
+        """
+        return max(0.0, self._yields_until - self.clock())
+
+    def begin_transfer(
+        self, name: str, failed: Callable[[str], None], *, yields: bool = False
+    ) -> None:
         """Hand leadership to the member `name`, in turns to come. Raises `TransferRefused`."""
         target = find_target(
             name,
@@ -469,7 +484,7 @@ class Elections(Library):
             last_index=self.log.last_index,
         )
         deadline = self.clock() + self.config.max_timeout_seconds
-        self.transfer = Transfer(target, self.term, deadline, failed)
+        self.transfer = Transfer(target, self.term, deadline, failed, yields)
 
     def leave_hanging_disk(self) -> None:
         """Hand over where this leader's disk has hung for longer than an election takes, to a
@@ -505,10 +520,13 @@ class Elections(Library):
         if transfer is None:
             return
         leads = self.role == LEADER
+        now = self.clock()
         if not leads or transfer.term != self.term:
             self.transfer = None
+            if transfer.yields and transfer.sent:
+                self._yields_until = now + limits.YIELD_SECONDS
+                self.election_deadline = now + self.election_timeout()
             return
-        now = self.clock()
         if transfer.sent:
             if now >= transfer.deadline:
                 self._retire()

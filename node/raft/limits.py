@@ -30,6 +30,14 @@ HANG_REST_SECONDS: Final = 30.0
 """Between two hand-overs because of a hanging disk: where every disk is sick, the leadership must
 not go round."""
 
+YIELD_SECONDS: Final = 3_600.0
+"""A leader that an operator had hand over lets the others stand first for this long: longer than
+the maintenance that it was for, and no failover is slow for ever because of a forgotten one."""
+
+YIELD_TIMEOUTS: Final = 5
+"""Election timeouts that such a member waits beyond its own: the others have stood by then, some of
+them twice. One that alone has all that is committed leads after all."""
+
 QUEUE_COMMANDS_MAX: Final = 10_000
 """Submitted and not appended; one more is refused as QUEUE_FULL."""
 

@@ -92,11 +92,12 @@ class RaftNode:
         if not self._gathering:
             self._wake()
 
-    def transfer(self, target: str, failed: Callable[[str], None]) -> None:
+    def transfer(self, target: str, failed: Callable[[str], None], *, yields: bool = False) -> None:
         """Hand leadership to another member; what is submitted meanwhile waits, or is refused.
 
         It has come about when `on_role` tells that this node follows; `failed(reason)` is called,
-        from a turn, when it was given up and this node still leads. Raises `TransferRefused`.
+        from a turn, when it was given up and this node still leads. `yields`: from then on this
+        node lets the others stand first, for a while. Raises `TransferRefused`.
         """
         core = self._core
         core.enter()
@@ -104,7 +105,7 @@ class RaftNode:
             raise TransferRefused(f"{self._config.name} does not lead; ask the leader")
         if core.transfer is not None:
             raise TransferRefused(f"a transfer to {core.transfer.target.id} is under way already")
-        core.begin_transfer(target, failed)
+        core.begin_transfer(target, failed, yields=yields)
         self._wake()
 
     @property
@@ -486,6 +487,7 @@ class RaftNode:
             peers=tuple(peers),
             recovering=self.waits_for(),
             differs_index=core.equality.own_differs_index,
+            yield_seconds=core.yield_seconds(),
             counters=core.counters,
         )
 

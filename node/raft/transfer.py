@@ -27,12 +27,14 @@ class TransferRefused(RaftError):
 @dataclass(slots=True)
 class Transfer:
     """A transfer. `deadline` ends the step that it is in; `failed` is called with the reason when
-    it is given up while this node still leads, and not when it no longer does."""
+    it is given up while this node still leads, and not when it no longer does. `yields`: this node
+    is not to lead again soon."""
 
     target: PeerNode
     term: int
     deadline: float
     failed: Callable[[str], None]
+    yields: bool = False
     sent: bool = False
 
 

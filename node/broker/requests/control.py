@@ -68,7 +68,7 @@ class Control:
 
         def begin() -> None:
             try:
-                self._raft.transfer(target, failed)
+                self._raft.transfer(target, failed, yields=True)
             except TransferRefused as refused:
                 connection.refuse(correlation, Code.INVALID_ARGUMENT, str(refused))
                 return

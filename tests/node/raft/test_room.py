@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -146,7 +147,11 @@ def asked_to_stand(leader: SimNode) -> list[str]:
     """The members that the leader would hand over to; none of it happens."""
     targets: list[str] = []
     core = raft_probe.core(leader.node)
-    core.begin_transfer = lambda name, failed: targets.append(name)  # type: ignore[method-assign]
+
+    def noted(name: str, failed: Callable[[str], None], *, yields: bool = False) -> None:
+        targets.append(name)
+
+    core.begin_transfer = noted  # type: ignore[method-assign]
     return targets
 
 
