@@ -111,8 +111,11 @@ CONSUMER_CHANGES_MAX: Final = 6
 """Changes of state kept of each consumer: up, suspected, disconnected and back."""
 
 PICTURE_SECONDS: Final = 1.0
-"""The console's picture of all queues is not made anew within this time, however many browsers
-ask."""
+"""Between two answers to a browser: what people follow with their eyes."""
+
+LOOK_SECONDS_MIN: Final = 0.9
+"""The console's picture of all queues, and the statuses of the nodes, are not made anew within this
+time, however many browsers ask; a little less than between two answers, for no timer is exact."""
 
 PICTURE_SHARE: Final = 0.005
 """The part of a core that pictures may take: where one costs more, the next one is made later, so
@@ -121,11 +124,24 @@ that the console stays below 1 % at any number of queues and browsers."""
 PICTURE_PIECE: Final = 50
 """Queues looked at in one turn of the event loop: about half a millisecond."""
 
+PICTURE_ANSWERS_MAX: Final = 64
+"""Answers kept of one picture, for browsers with the same rights that have the same: 100 kB each at
+1,000 queues, where a browser has none of them."""
+
 GONE_QUEUES_MAX: Final = 1_000
 """Deleted queues that a browser is named; one that has missed more gets all queues anew."""
 
 OBSERVE_SECONDS: Final = 1.0
 """A node that has not answered by then is shown as down."""
+
+OBSERVER_IDLE_SECONDS: Final = 15.0
+"""The connections to the other nodes end where no browser has looked for this long."""
+
+CONSOLE_STREAMS_MAX: Final = 24
+"""Browsers that are pushed what changes: more than a third of the connections. Others ask."""
+
+CONSOLE_STREAMS_PER_USER_MAX: Final = 12
+"""The share of one user, where there are users: half, as of other pools."""
 
 QUEUE_VIEW_SECONDS: Final = 1.0
 """The view of one queue is shared for this long by the browsers of a user."""
@@ -134,7 +150,13 @@ QUEUE_VIEWS_MAX: Final = 64
 """Views of one queue that are kept: one for each connection."""
 
 QUEUE_ITEMS_SHOWN: Final = 200
-"""Locks, consumers and delayed messages of a queue on its page: more is no picture but a list."""
+"""Locks, consumers and delayed messages of a queue on a page of its view."""
+
+QUEUE_ITEMS_MAX: Final = 10_000
+"""As far as pages go: the leader lists all items up to a page's end, and one answer has no more."""
+
+QUEUE_ITEMS_PER_SECOND: Final = 1_000
+"""A view is shared for so much longer: a page far behind costs the leader what the first does."""
 
 EVENTS_SECONDS: Final = 1.0
 """Between two events of a stream: what people follow with their eyes."""

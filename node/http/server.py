@@ -57,8 +57,8 @@ class HttpServer:
         )
         self._api.add_to(app)
         Pages().add_to(app)
-        self._feed = Feed(node, self._api)
-        self._feed.add_to(app)
+        self.console = Feed(node, self._api, self)
+        self.console.add_to(app)
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._page)
@@ -85,14 +85,14 @@ class HttpServer:
         self._doors = Doors(self._runner.server)
         self._listener = Listener(context, self._doors, handshakes_max=limits.CONNECTIONS_MAX)
         await self._listener.start(address.host, address.port)
-        self._feed.start()
+        self.console.start()
 
     async def stop(self) -> None:
         """Close the port; harmless where it was never open."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        await self._feed.close()
+        await self.console.close()
         await self._api.close()
         await self._runner.cleanup()
 

@@ -32,14 +32,9 @@ async def observe(
     options = options or Options((address,))
     link = await NodeLink.open(address, timeout, environment, options)
     try:
-        frame = await link.ask(Status(), timeout)
+        return await link.status(timeout)
     finally:
         link.close()
-    if not isinstance(frame.message, Ok) or not isinstance(frame.message.result, dict):
-        raise ProtocolError(
-            f"{address}: expected Ok in reply to Status, got {type(frame.message).__name__}"
-        )
-    return frame.message.result
 
 
 class NodeLink:
@@ -117,6 +112,14 @@ class NodeLink:
                 ) from None
             finally:
                 self._answer = None
+
+    async def status(self, timeout: float) -> dict[str, Any]:
+        """The status of the node. Raises as `ask` does."""
+        message = (await self.ask(Status(), timeout)).message
+        if not isinstance(message, Ok) or not isinstance(message.result, dict):
+            kind = type(message).__name__
+            raise ProtocolError(f"{self._link.address}: expected Ok in reply to Status, got {kind}")
+        return message.result
 
     def close(self) -> None:
         """Close the connection."""

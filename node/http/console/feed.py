@@ -1,4 +1,4 @@
-"""The answers to the page, once a second: the cluster and all queues, or one queue.
+"""The answers to the page: the cluster and all queues, pushed or asked for, or one queue.
 
 Owns these answers and who gets which part of them. They are for the page of the same version alone:
 programs have `/api/v1`. All comes from this node's replica and from what the nodes answer to any
@@ -14,21 +14,21 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import web
 
 from fifo.client import Client, FifoError
-from node.broker.permissions import Rights
 from node.http import limits
 from node.http.api import problems
 from node.http.api.callers import Credentials
 from node.http.api.problems import Problem
-from node.http.api.serving import Api, refused
+from node.http.api.serving import Api, Port, refused
 from node.http.console import verdicts
 from node.http.console.members import Members
 from node.http.console.picture import ROW, Picture
 from node.http.console.samples import Samples
+from node.http.console.streams import Answer, Seen, Streams, Viewer
 from node.http.console.watch import Conditions, ConsumerStates
 from node.users import Permission
 
@@ -40,13 +40,21 @@ logger = logging.getLogger("fifo.http")
 PREFIX: Final = "/console/feed"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
-_Part = Callable[[Client, str, int], Awaitable[Any]]
+_LISTS: Final = ("locks", "consumers", "delayed")
+
+
+class QueueView(NamedTuple):
+    """The leader's word about a queue, being asked for since `asked_at` (monotonic seconds)."""
+
+    asked_at: float
+    lasts: float
+    answer: asyncio.Future[dict[str, Any]]
 
 
 class Feed:
     """The feed of one node."""
 
-    def __init__(self, node: Node, api: Api) -> None:
+    def __init__(self, node: Node, api: Api, port: Port) -> None:
         self._node = node
         self._api = api
         self._boot = os.urandom(8).hex()
@@ -56,12 +64,14 @@ class Feed:
         self._conditions = Conditions()
         self._members = Members(node)
         self.picture = Picture(node, self._samples, self._states)
-        self._queues: dict[tuple[Credentials, str], tuple[float, asyncio.Future[Any]]] = {}
+        self.streams = Streams(self._overview, self._viewer, port)
+        self._queues: dict[tuple[Credentials, str, tuple[int, ...]], QueueView] = {}
         self._watching: asyncio.Task[None] | None = None
 
     def add_to(self, app: web.Application) -> None:
         """Serve it."""
-        app.router.add_get(PREFIX, self._handler(self._overview))
+        app.router.add_get(PREFIX, self._handler(self._asked))
+        app.router.add_get(f"{PREFIX}/stream", self._handler(self._pushed))
         app.router.add_get(f"{PREFIX}/queue", self._handler(self._queue))
 
     def start(self) -> None:
@@ -70,7 +80,8 @@ class Feed:
 
     async def close(self) -> None:
         """End everything that runs."""
-        tasks = [task for task in (self._watching, *(one for _, one in self._queues.values()))
+        self.streams.close()
+        tasks = [task for task in (self._watching, *(one.answer for one in self._queues.values()))
                  if task is not None]  # fmt: skip
         for task in tasks:
             task.cancel()
@@ -107,25 +118,32 @@ class Feed:
     # --- answers ----------------------------------------------------------------------------------
 
     def _handler(
-        self, answer: Callable[[web.Request, Credentials, Rights | None], Awaitable[str]]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def handle(request: web.Request) -> web.Response:
+        self, answer: Callable[[web.Request, Viewer], Awaitable[web.StreamResponse]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                credentials, rights = await self._api.caller(request)
-                text = await answer(request, credentials, rights)
+                return await answer(request, await self._viewer(request))
             except Problem as problem:
                 return refused(problem)
             except FifoError as error:
                 return refused(problems.of_error(error, conditional=False))
-            return web.Response(text=text, content_type="application/json", headers=_HEADERS)
 
         return handle
 
-    async def _overview(
-        self, request: web.Request, credentials: Credentials, rights: Rights | None
-    ) -> str:
-        """The cluster, and the queues that have changed since `since`."""
-        since = _number(request, "since") if request.query.get("boot") == self._boot else 0
+    async def _viewer(self, request: web.Request) -> Viewer:
+        return Viewer(*await self._api.caller(request))
+
+    async def _asked(self, request: web.Request, viewer: Viewer) -> web.Response:
+        return _json((await self._overview(viewer, _seen(request))).text)
+
+    async def _pushed(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
+        return await self.streams.serve(request, viewer, _seen(request))
+
+    async def _overview(self, viewer: Viewer, seen: Seen) -> Answer:
+        """The cluster, and what has changed since a browser looked last."""
+        if seen.boot != self._boot:
+            seen = Seen(self._boot, 0, 0, seen.roles)
+        rights = viewer.rights
         await self.picture.look()
         head: dict[str, Any] = {
             "boot": self._boot,
@@ -139,36 +157,35 @@ class Feed:
             "row": ROW,
         }
         if head["monitor"]:
-            head |= await self._cluster(request, credentials)
-        sees = None if rights is None else rights.sees
-        return f'{json.dumps(head)[:-1]},"queues":{self.picture.changed(since, sees)}}}'
+            head |= await self._cluster(viewer.credentials, seen)
+        rows = self.picture.changed(seen.since, rights)
+        text = f'{json.dumps(head)[:-1]},"queues":{rows}}}'
+        return Answer(text, seen._replace(since=self.picture.version, after=self._samples.next))
 
-    async def _cluster(self, request: web.Request, credentials: Credentials) -> dict[str, Any]:
+    async def _cluster(self, credentials: Credentials, seen: Seen) -> dict[str, Any]:
         views = await self._members.views(self._api.options(credentials))
         refusal = verdicts.refusal(views)
         if refusal is not None and refusal["for_ms"] is None:
             refusal["for_ms"] = self._age_ms("no leader")
-        with_roles = "roles" in request.query
         nodes = [
-            {key: value for key, value in view.items() if key != "roles" or with_roles}
+            {key: value for key, value in view.items() if key != "roles" or seen.roles}
             | {"away_ms": self._age_ms(("away", view["name"]))}
             for view in views
         ]
-        history = self._samples.shown(Samples.ALL, _number(request, "after"))
+        history = self._samples.shown(Samples.ALL, seen.after)
         return {"nodes": nodes, "refusal": refusal, "history": history}
 
     def _age_ms(self, condition: Any) -> int | None:
         since_ms = self._conditions.since_ms(condition)
         return None if since_ms is None else _wall_ms() - since_ms
 
-    async def _queue(
-        self, request: web.Request, credentials: Credentials, rights: Rights | None
-    ) -> str:
+    async def _queue(self, request: web.Request, viewer: Viewer) -> web.Response:
         """The view of a queue: options, locks, consumers and delayed messages by the leader's word,
-        and samples."""
-        name = request.query.get("name", "")
-        after = _number(request, "after") if request.query.get("boot") == self._boot else 0
-        shown = dict(await self._shared(credentials, name))
+        a page of each, and samples."""
+        name, rights = request.query.get("name", ""), viewer.rights
+        seen = _seen(request)
+        pages = tuple(_number(request, what) for what in _LISTS)
+        shown = dict(await self._shared(viewer.credentials, name, pages))
         shown["consumers"] = [
             {**one, "changes": self._states.changes(one["consumer"])}
             for one in shown["consumers"] or ()
@@ -180,39 +197,68 @@ class Feed:
                 str(permission): rights is None or rights.may(permission, name)
                 for permission in Permission
             },
-            "history": self._samples.shown(shown["queue"]["number"], after),
+            "history": self._samples.shown(
+                shown["queue"]["number"], seen.after if seen.boot == self._boot else 0
+            ),
         }
-        return json.dumps(shown)
+        return _json(json.dumps(shown))
 
-    async def _shared(self, credentials: Credentials, name: str) -> dict[str, Any]:
-        """The leader's word about a queue, shared by the browsers of a user for a second."""
-        key, now = (credentials, name), time.monotonic()
+    async def _shared(
+        self, credentials: Credentials, name: str, pages: tuple[int, ...]
+    ) -> dict[str, Any]:
+        """The leader's word about a queue, shared by the browsers of a user for a second, and for
+        longer where the page of a list is far from its beginning."""
+        key, now = (credentials, name, pages), time.monotonic()
         known = self._queues.get(key)
-        if known is None or (known[1].done() and now - known[0] >= limits.QUEUE_VIEW_SECONDS):
+        if known is None or (known.answer.done() and now - known.asked_at >= known.lasts):
             self._queues.pop(key, None)
             while len(self._queues) >= limits.QUEUE_VIEWS_MAX:
-                self._queues.pop(next(iter(self._queues)))[1].cancel()
-            known = self._queues[key] = now, asyncio.ensure_future(self._ask(credentials, name))
-        found: dict[str, Any] = await asyncio.shield(known[1])
-        return found
+                self._queues.pop(next(iter(self._queues))).answer.cancel()
+            items = sum(map(_items_to, pages))
+            lasts = limits.QUEUE_VIEW_SECONDS * max(1.0, items / limits.QUEUE_ITEMS_PER_SECOND)
+            asking = asyncio.ensure_future(self._ask(credentials, name, pages))
+            known = self._queues[key] = QueueView(now, lasts, asking)
+        found = await asyncio.shield(known.answer)
+        return {**found, "asked_ms_ago": int(1000 * (time.monotonic() - known.asked_at))}
 
-    async def _ask(self, credentials: Credentials, name: str) -> dict[str, Any]:
+    async def _ask(
+        self, credentials: Credentials, name: str, pages: tuple[int, ...]
+    ) -> dict[str, Any]:
         async with self._api.client(credentials) as client:
             queue = await client.queue(name)
-            found = await asyncio.gather(*(_listed(client, what, name) for what in _LISTS))
-        return {"queue": queue.as_dict(), **dict(zip(_LISTS, found, strict=True))}
+            asking = zip(_LISTS, pages, strict=True)
+            found = await asyncio.gather(*(_page(client, what, name, at) for what, at in asking))
+        return {
+            "queue": queue.as_dict(),
+            "page_size": limits.QUEUE_ITEMS_SHOWN,
+            "items_max": limits.QUEUE_ITEMS_MAX,
+            **dict(zip(_LISTS, found, strict=True)),
+        }
 
 
-_LISTS: Final = ("locks", "consumers", "delayed", "producers")
+def _items_to(page: int) -> int:
+    """The number of items that the leader lists for a page: all up to its end."""
+    return min((page + 1) * limits.QUEUE_ITEMS_SHOWN, limits.QUEUE_ITEMS_MAX)
 
 
-async def _listed(client: Client, what: str, name: str) -> list[dict[str, Any]] | None:
-    """A list of what a queue has; None where the user may not see it."""
+async def _page(client: Client, what: str, name: str, page: int) -> list[dict[str, Any]] | None:
+    """A page of a list of what a queue has; None where the user may not see it."""
+    end = _items_to(page)
     try:
-        found = await getattr(client, what)(name, limits.QUEUE_ITEMS_SHOWN)
+        found = await getattr(client, what)(name, end)
     except PermissionError:
         return None
-    return [one.as_dict() for one in found]
+    return [one.as_dict() for one in found[end - limits.QUEUE_ITEMS_SHOWN :]]
+
+
+def _json(text: str) -> web.Response:
+    return web.Response(text=text, content_type="application/json", headers=_HEADERS)
+
+
+def _seen(request: web.Request) -> Seen:
+    """The part that the browser has, by its own word."""
+    boot, roles = request.query.get("boot", ""), "roles" in request.query
+    return Seen(boot, _number(request, "since"), _number(request, "after"), roles)
 
 
 def _number(request: web.Request, name: str) -> int:

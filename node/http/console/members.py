@@ -1,22 +1,28 @@
 """The statuses of all nodes, asked for as any observer asks, and shared by all who look.
 
-Owns the question to each node and its pace. Must not know what is shown of the answers.
+Owns the question to each node, its pace, and the connections that stay open while someone looks.
+Must not know what is shown of the answers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fifo.client import FifoError, Options, observe
+from fifo.client import FifoError, Options, Timeout
+from fifo.client.connection.in_process import environment_of
+from fifo.client.connection.observing import NodeLink
 from node.config import NodeConfig
 from node.http import limits
 from node.http.console import verdicts
 
 if TYPE_CHECKING:
     from node.server import Node
+
+logger = logging.getLogger("fifo.http")
 
 
 class Members:
@@ -26,12 +32,14 @@ class Members:
         self._node = node
         self._asked: asyncio.Task[list[dict[str, Any]]] | None = None
         self._asked_at = 0.0
+        self._links: dict[str, NodeLink] = {}
+        self._resting: asyncio.TimerHandle | None = None
 
     async def views(self, options: Options) -> list[dict[str, Any]]:
         """The view of each node, at most a second old; `options`: credentials and TLS of one who
         may see it."""
         now = time.monotonic()
-        old = now - self._asked_at >= limits.PICTURE_SECONDS
+        old = now - self._asked_at >= limits.LOOK_SECONDS_MIN
         if self._asked is None or (old and self._asked.done()):
             self._asked_at = now
             self._asked = asyncio.ensure_future(self._ask(options))
@@ -42,8 +50,21 @@ class Members:
         if self._asked is not None:
             self._asked.cancel()
             await asyncio.gather(self._asked, return_exceptions=True)
+        if self._resting is not None:
+            self._resting.cancel()
+        self._rest()
+
+    def _rest(self) -> None:
+        """Close the connections: no one has looked for a while."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
 
     async def _ask(self, options: Options) -> list[dict[str, Any]]:
+        if self._resting is not None:
+            self._resting.cancel()
+        loop = asyncio.get_running_loop()
+        self._resting = loop.call_later(limits.OBSERVER_IDLE_SECONDS, self._rest)
         nodes = self._node.config.nodes
         views = await asyncio.gather(*(self._view(node, options) for node in nodes))
         for view in views:
@@ -63,10 +84,32 @@ class Members:
         known = {"name": node.name, "client": str(node.client), "http": str(node.http)}
         if node.name == self._node.me.name:
             return {**self._node.broker.status(), **known, "hears": self._hears_leader()}
-        address = str(node.client)
-        alone = replace(options, addresses=(address,))
         try:
-            found = await observe(address, limits.OBSERVE_SECONDS, options=alone)
+            return {**await self._status(str(node.client), options), **known}
         except (FifoError, OSError) as error:
             return {**known, "error": str(error)}
-        return {**found, **known}
+
+    async def _status(self, address: str, options: Options) -> dict[str, Any]:
+        """The status of another node, on a connection that stays open."""
+        link = self._links.pop(address, None)
+        if link is not None:
+            try:
+                return await self._status_by(address, link)
+            except Timeout:
+                raise
+            except FifoError as error:
+                # It may have ended long ago, by a restart: another one says how things are.
+                logger.debug("event=observer_lost address=%s reason=%s", address, error)
+        alone = replace(options, addresses=(address,))
+        environment = environment_of([address])
+        link = await NodeLink.open(address, limits.OBSERVE_SECONDS, environment, alone)
+        return await self._status_by(address, link)
+
+    async def _status_by(self, address: str, link: NodeLink) -> dict[str, Any]:
+        try:
+            found = await link.status(limits.OBSERVE_SECONDS)
+        except BaseException:
+            link.close()
+            raise
+        self._links[address] = link
+        return found

@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fifo.machine.contract import QueueFigures
@@ -22,6 +22,7 @@ from node.http.console.watch import ConsumerStates
 
 if TYPE_CHECKING:
     from fifo.machine.contract import Machine
+    from node.broker.permissions import Rights
     from node.server import Node
 
 ROW: Final = (
@@ -62,7 +63,7 @@ class Picture:
         self._gone: deque[tuple[int, int]] = deque(maxlen=limits.GONE_QUEUES_MAX)
         self._making: asyncio.Task[None] | None = None
         self._next_at = 0.0
-        self._answers: dict[int, str] = {}
+        self._answers: dict[tuple[int, Rights | None], str] = {}
 
     async def look(self) -> None:
         """Have a picture that is as new as its cost allows."""
@@ -78,20 +79,26 @@ class Picture:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
 
-    def changed(self, since: int, sees: Callable[[str], bool] | None) -> str:
-        """The rows newer than a version, and the numbers of queues that are gone, as JSON; `sees`:
-        whether the one who asks may know of a queue, None for all of them."""
+    def changed(self, since: int, rights: Rights | None) -> str:
+        """The rows newer than a version, and the numbers of queues that are gone, as JSON;
+        `rights`: of the one who asks, who may know of some queues only. Made once for all who have
+        the same."""
         oldest_gone = self._gone[0][0] if len(self._gone) == limits.GONE_QUEUES_MAX else 0
         since = since if oldest_gone <= since <= self.version else 0
-        if sees is not None:
-            return self._changed(since, sees)
-        found = self._answers.get(since)
+        key = since, rights
+        found = self._answers.get(key)
         if found is None:
-            found = self._answers[since] = self._changed(since, lambda _: True)
+            if len(self._answers) >= limits.PICTURE_ANSWERS_MAX:
+                self._answers.clear()
+            found = self._answers[key] = self._changed(since, rights)
         return found
 
-    def _changed(self, since: int, sees: Callable[[str], bool]) -> str:
-        rows = [row.text for row in self._rows.values() if row.version > since and sees(row.name)]
+    def _changed(self, since: int, rights: Rights | None) -> str:
+        rows = [
+            row.text
+            for row in self._rows.values()
+            if row.version > since and (rights is None or rights.sees(row.name))
+        ]
         gone = [number for version, number in self._gone if version > since] if since else []
         return (
             f'{{"version":{self.version},"whole":{json.dumps(not since)},'
@@ -127,7 +134,7 @@ class Picture:
             self.version = version
         self._answers.clear()
         spent = self.cpu_seconds - began_cpu
-        self._next_at = now + max(limits.PICTURE_SECONDS, spent / limits.PICTURE_SHARE)
+        self._next_at = now + max(limits.LOOK_SECONDS_MIN, spent / limits.PICTURE_SHARE)
 
     async def figures(self) -> dict[int, QueueFigures]:
         """The figures of all queues, in pieces."""

@@ -28,10 +28,16 @@ export function logOut() {
 export const loggedIn = () => authorization !== null;
 
 const ANSWER_MS = 20000; // more than the node takes to give up
+const SILENCE_MS = 6000; // of a stream that says something once a second, but for a node under load
+
+const headersOf = (more = {}) => ({
+  "Fifo-Request": "1", // what no form of another page can send
+  ...(authorization ? { Authorization: authorization } : {}),
+  ...more,
+});
 
 export async function ask(method, path, body, more = {}) {
-  const headers = { "Fifo-Request": "1", ...more }; // what no form of another page can send
-  if (authorization) headers.Authorization = authorization;
+  const headers = headersOf(more);
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
@@ -51,9 +57,45 @@ export async function ask(method, path, body, more = {}) {
   return found;
 }
 
+/** Hear what the node pushes, until `signal` ends it: `took` gets each answer. Throws Refused, with
+ * status 0 where the node is silent. Not an EventSource: that sends no credentials of ours. */
+export async function follow(path, took, signal) {
+  const silent = new AbortController();
+  let timer = setTimeout(() => silent.abort(), ANSWER_MS);
+  try {
+    const answer = await fetch(path, {
+      headers: headersOf(), credentials: "omit", cache: "no-store",
+      signal: AbortSignal.any([signal, silent.signal]),
+    });
+    if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => ({})));
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) throw new Refused(0, {});
+      clearTimeout(timer);
+      timer = setTimeout(() => silent.abort(), SILENCE_MS);
+      const events = (text + value).split("\n\n");
+      text = events.pop();
+      for (const event of events) {
+        const data = JSON.parse(event.slice(event.indexOf("data: ") + 6));
+        if (event.startsWith("event: problem")) throw new Refused(data.status, data);
+        took(data);
+      }
+    }
+  } catch (error) {
+    if (signal.aborted) return;
+    throw error instanceof Refused ? error : new Refused(0, {});
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 const named = encodeURIComponent;
 
 export const feed = (query) => ask("GET", `/console/feed?${new URLSearchParams(query)}`);
+export const feedStream = (query, took, signal) =>
+  follow(`/console/feed/stream?${new URLSearchParams(query)}`, took, signal);
 export const queueFeed = (query) => ask("GET", `/console/feed/queue?${new URLSearchParams(query)}`);
 
 const queue = (name) => `/api/v1/queues/${named(name)}`;
@@ -66,6 +108,7 @@ export const redrive = (name, options) => ask("POST", `${queue(name)}/redrive`, 
 export const cancelRedrive = (name) => ask("DELETE", `${queue(name)}/redrive`);
 export const find = (name, query) => ask("GET", `${queue(name)}/messages?${new URLSearchParams(query)}`);
 export const message = (name, id) => ask("GET", `${queue(name)}/messages/${named(id)}`);
+export const copy = (name, id, options) => ask("POST", `${queue(name)}/messages/${named(id)}/copy`, options);
 export const act = (name, id, action, version, options = {}) =>
   ask("POST", `${queue(name)}/messages/${named(id)}/${action}`, options, { "If-Match": `"${version}"` });
 export const lead = (node) => ask("POST", "/api/v1/leadership", { node });

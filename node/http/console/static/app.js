@@ -1,4 +1,4 @@
-// The page: where it is, what it asks its node for once a second, and what is drawn around a view.
+// The page: where it is, what its node pushes or is asked for, and what is drawn around a view.
 
 import * as api from "./api.js";
 import { chip } from "./charts.js";
@@ -10,11 +10,13 @@ import { overview } from "./overview.js";
 import { queue } from "./queue.js";
 import { queues } from "./queues.js";
 import { raft } from "./raft.js";
-import { change, leader, onChange, state, took, tookQueue } from "./state.js";
+import { change, leader, onChange, onLook, remember, state, took, tookQueue } from "./state.js";
 
 const PAGES = { overview, queues, queue, dead, raft };
 const TITLES = { overview: "Overview", queues: "Queues", dead: "Dead letters", raft: "Raft" };
 const EVERY_MS = 1000;
+const HIDDEN_MS = 10000;
+const ASKS_MS = 30000;
 
 function route() {
   const [page, name] = location.hash.replace(/^#\/?/, "").split("/");
@@ -31,49 +33,102 @@ function go() {
 
 // --- once a second -------------------------------------------------------------------------------
 
-let asking = null;
+let stream = null; // the stream that is open
 let timer = null;
+let asksUntil = 0; // The node has no place for a stream: until then it is asked.
+let lookingAt = null; // the page that is being asked for
 
+/** Begin anew to hear what changes: on another page, after a log-in, in the foreground. A page that
+ * no one sees asks now and then: a browser has few connections to a node, and each tab is one. */
 function ask() {
-  clearTimeout(timer);
-  asking ??= look().finally(() => {
-    asking = null;
-    if (state.login === null) timer = setTimeout(ask, document.hidden ? 10 * EVERY_MS : EVERY_MS);
-  });
+  rest();
+  if (document.hidden || Date.now() < asksUntil) poll();
+  else listen();
+  if (state.login === null) lookAtPage();
 }
 
-async function look() {
+function rest() {
+  clearTimeout(timer);
+  stream?.abort();
+  stream = null;
+}
+
+async function listen() {
+  const own = new AbortController();
+  stream = own;
+  try {
+    await api.feedStream(wanted(), (feed) => {
+      if (stream !== own) return;
+      took(feed);
+      lookAtPage();
+    }, own.signal);
+  } catch (error) {
+    if (stream !== own) return;
+    if (error.code === "overloaded") asksUntil = Date.now() + ASKS_MS;
+    else failed(error);
+    if (state.login === null) timer = setTimeout(ask, EVERY_MS);
+  }
+}
+
+async function poll() {
+  const own = new AbortController();
+  stream = own;
+  try {
+    const feed = await api.feed(wanted());
+    if (stream === own) took(feed);
+  } catch (error) {
+    if (stream === own) failed(error);
+  }
+  if (stream === own && state.login === null) timer = setTimeout(ask, document.hidden ? HIDDEN_MS : EVERY_MS);
+}
+
+/** What the page has already, and what it shows. */
+function wanted() {
   const { route: at, feed } = state;
   const query = { boot: feed?.boot ?? "", since: feed?.queues.version ?? 0, after: state.all.next ?? 0 };
-  if (at.page === "raft") query.roles = 1;
+  return at.page === "raft" ? { ...query, roles: 1 } : query;
+}
+
+function failed(error) {
+  if (error.status === 401) {
+    // A wrong secret is sent once: each further time would count as another guess.
+    const wrong = api.loggedIn() ? error.message : state.login ?? "";
+    rest();
+    api.logOut();
+    change({ login: wrong, feed: null, rows: new Map() });
+  } else {
+    if (!(error instanceof api.Refused)) console.error(error);
+    change({ lost: { why: error.message, since: state.lost?.since ?? Date.now() } });
+  }
+}
+
+async function lookAtPage() {
+  const at = state.route;
+  if (lookingAt === at || !at.name || (at.page !== "queue" && at.page !== "dead")) return;
+  lookingAt = at;
   try {
-    const jobs = [api.feed(query).then(took)];
-    if ((at.page === "queue" || at.page === "dead") && at.name) jobs.push(lookAtQueue(at));
-    await Promise.all(jobs);
-    if (at.page === "dead" && at.name) await lookAtDead(at.name);
+    await lookAtQueue(at);
+    if (at.page === "dead") await lookAtDead(at.name);
   } catch (error) {
-    if (error.status === 401) {
-      // A wrong secret is sent once: each further time would count as another guess.
-      const wrong = api.loggedIn() ? error.message : state.login ?? "";
-      api.logOut();
-      change({ login: wrong, feed: null, rows: new Map() });
-    } else {
-      if (!(error instanceof api.Refused)) console.error(error);
-      change({ lost: { why: error.message, since: state.lost?.since ?? Date.now() } });
-    }
+    failed(error);
+  } finally {
+    if (lookingAt === at) lookingAt = null;
   }
 }
 
 async function lookAtQueue(at) {
   const known = state.queue?.queue.name === at.name ? state.queue : null;
+  const pages = state.view.pages ?? {};
   try {
     const found = await api.queueFeed({
-      name: at.name, boot: known?.boot ?? "", after: known ? state.own.next ?? 0 : 0,
+      name: at.name, boot: known?.boot ?? "", after: known ? state.own.next ?? 0 : 0, ...pages,
     });
-    if (state.route.name === at.name) tookQueue(found);
+    if (state.route !== at) return;
+    state.view.missing = null;
+    tookQueue({ ...found, pages });
   } catch (error) {
     if (error.status === 0 || error.status === 401) throw error;
-    change({ view: { ...state.view, missing: error.message } });
+    if (state.route === at) remember({ missing: error.message });
   }
 }
 
@@ -107,6 +162,7 @@ function top() {
       api.loggedIn() && h("button", {
         class: "quiet", type: "button",
         onclick: () => {
+          rest();
           api.logOut();
           change({ feed: null, login: "", rows: new Map() });
         },
@@ -204,8 +260,13 @@ function pressed(event) {
 }
 
 onChange(draw);
+onLook(() => {
+  lookingAt = null;
+  lookAtPage();
+});
 addEventListener("hashchange", go);
 addEventListener("keydown", pressed);
-document.addEventListener("visibilitychange", () => !document.hidden && ask());
+document.addEventListener("visibilitychange", () => state.login === null && ask());
+setInterval(() => state.lost && change(), EVERY_MS); // "for 12 s" goes on while there is no answer
 change({ route: route() });
 ask();

@@ -66,16 +66,16 @@ function nice(n) {
   return [1, 2, 5, 10].map((f) => f * unit).find((v) => v >= n * 0.999);
 }
 
-/** What is due when: a dot for each, the nearest on the left. */
-export function timeline(items, { key, due, css, text }) {
-  const last = Math.max(1000, ...items.map(due));
-  const scale = (ms) => 100 * Math.sqrt(Math.max(0, ms) / last); // The next ones need the room.
+/** What is due when: a dot for each, the nearest on the left, where `begin` is. */
+export function timeline(items, { key, due, css, text, begin = 0 }) {
+  const last = Math.max(begin + 1000, ...items.map(due));
+  const scale = (ms) => 100 * Math.sqrt(Math.max(0, ms - begin) / (last - begin)); // The next ones need the room.
   return h("div", { class: "timeline", role: "img", "aria-label": `${items.length} delayed, the last one due in ${span(last)}` },
     h("span", { class: "axis" }),
     items.map((one) => h("i", {
       key: key(one), class: css(one), title: text(one), style: { left: `${scale(due(one))}%` },
     })),
-    h("span", { class: "tick left" }, "now"),
+    h("span", { class: "tick left" }, begin ? `in ${span(begin)}` : "now"),
     h("span", { class: "tick right" }, `in ${span(last)}`));
 }
 

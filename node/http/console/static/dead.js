@@ -5,13 +5,13 @@ import { chip } from "./charts.js";
 import { button, buttons, close, confirm, open, say } from "./dialogs.js";
 import { h } from "./dom.js";
 import { clock, count, plural, rate, short, span } from "./format.js";
-import { body, facts } from "./message.js";
+import { body, buttonsOf, facts } from "./message.js";
 import { queues, remember, state } from "./state.js";
 
 const GROUPS_EVERY_MS = 3000; // the leader walks the whole queue for them
-const LETTERS = 3;
-const PAGE = 50;
-const PAGES_MAX = 10; // of a look for letters of a group
+const LETTERS = 3; // of a group, at first
+const MORE = 10; // with each click on the button below them
+const PAGE = 100; // as many as the node looks at in one step
 const FIRST = 10;
 const RATE = 50;
 
@@ -48,7 +48,7 @@ export async function lookAtDead(name) {
     if (state.route.name !== name) return;
     const chosen = groups.find((g) => keyOf(g) === view.group) ?? groups[0];
     remember({ groups, failed: null, askedAt: Date.now() });
-    if (chosen && view.lettersOf !== keyOf(chosen)) await lookAtLetters(name, chosen);
+    if (chosen && view.lettersOf !== keyOf(chosen)) lookAtLetters(name, chosen);
   } catch (error) {
     if (error.status === 0 || error.status === 401) throw error;
     remember({ failed: error.message, askedAt: Date.now() });
@@ -58,18 +58,32 @@ export async function lookAtDead(name) {
   }
 }
 
-async function lookAtLetters(name, group) {
-  remember({ lettersOf: keyOf(group), letters: null });
-  const letters = [];
-  let after = 0;
-  for (let page = 0; page < PAGES_MAX && letters.length < LETTERS; page += 1) {
-    const answer = await api.find(name, { limit: PAGE, after });
-    letters.push(...answer.items.filter((item) => isOf(group, item)));
-    if (answer.next === null) break;
-    after = answer.next;
+/** Look for letters of a group from the beginning, or for `more` behind those that are shown. The
+ * node looks at a page of the queue at a time, so a group that stands far behind takes a while: what
+ * was looked at is shown, and another group or page ends it. */
+async function lookAtLetters(name, group, more = 0) {
+  const { view } = state;
+  const look = {};
+  const here = () => state.view === view && view.look === look;
+  if (more) remember({ look, looking: true, looked: 0, wantedLetters: view.wantedLetters + more });
+  else remember({ look, looking: true, looked: 0, wantedLetters: LETTERS, lettersOf: keyOf(group), letters: null, after: 0 });
+  try {
+    while (here() && view.after !== null && (view.letters?.length ?? 0) < view.wantedLetters) {
+      const answer = await api.find(name, { limit: PAGE, after: view.after, ...conditionsOf(group) });
+      if (!here()) return;
+      const found = answer.items.filter((item) => isOf(group, item));
+      remember({ letters: [...(view.letters ?? []), ...found], after: answer.next, looked: view.looked + PAGE });
+    }
+  } catch (error) {
+    if (here()) remember({ failed: error.message });
+  } finally {
+    if (here()) remember({ looking: false, letters: view.letters ?? [] });
   }
-  if (state.view.lettersOf === keyOf(group)) remember({ letters: letters.slice(0, LETTERS) });
 }
+
+/** What the node itself leaves out; the rest is left out here. */
+const conditionsOf = (group) => Object.fromEntries(
+  ["exception_type", "stack_line"].map((name) => [name, group[name]]).filter(([, value]) => value));
 
 function isOf(group, { dead_letter: letter }) {
   if (!letter) return group.reason === "";
@@ -96,7 +110,7 @@ function one(name) {
             type: "button", "aria-pressed": String(group === chosen),
             onclick: () => {
               remember({ group: keyOf(group) });
-              lookAtLetters(name, group).catch((error) => remember({ failed: error.message }));
+              lookAtLetters(name, group);
             },
           },
             h("b", { class: "num" }, short(group.messages)),
@@ -109,20 +123,27 @@ function one(name) {
 }
 
 function details(name, group, shown) {
-  const { letters } = state.view;
+  const { letters, looking, looked, after, wantedLetters } = state.view;
+  const anew = () => lookAtLetters(name, group);
+  const may = shown?.may.manage;
   return h("section", { class: "card letters", "aria-labelledby": "group-title" },
     h("div", { class: "heading" },
       h("h2", { id: "group-title" }, `${plural(group.messages, "dead letter")}: ${group.exception_type || group.reason.replaceAll("_", " ")}`),
       shown?.may.manage && h("button", { class: "primary", type: "button", onclick: () => redriveDialog(name, group) }, "Redrive …")),
-    !letters ? h("p", { class: "empty" }, "Looking for the first …")
-      : letters.map((one) => h("article", { class: "message", key: one.id },
+    letters && letters.length === 0 && !looking && h("p", { class: "empty" }, "None of them is there any more."),
+    (letters ?? []).slice(0, wantedLetters).map((one) => h("article", { class: "message", key: one.id },
         h("h3", null, h("code", null, one.id), one.key && [" · key ", h("b", null, one.key)]),
         facts(one),
         one.dead_letter && h("p", { class: "why" }, cause(one.dead_letter)),
         body(one),
         one.dead_letter && h("details", null, h("summary", null, "Stack and history"),
           one.dead_letter.stack && h("pre", { tabindex: 0, "aria-label": `Stack of ${one.id}` }, one.dead_letter.stack),
-          h("ol", { class: "history" }, (one.dead_letter.history ?? []).map((step, at) => h("li", { key: at }, attempt(step))))))));
+          h("ol", { class: "history" }, (one.dead_letter.history ?? []).map((step, at) => h("li", { key: at }, attempt(step))))),
+        may && buttonsOf(name, one, null, anew))),
+    looking && h("p", { class: "empty", key: "looking", role: "status" }, looked ? `Looking: ${plural(looked, "message")} so far …` : "Looking …"),
+    !looking && letters && (after !== null || letters.length > wantedLetters) && h("p", { key: "more" }, h("button", {
+      type: "button", onclick: () => lookAtLetters(name, group, MORE),
+    }, "Show more")));
 }
 
 /** What its consumer said, once: a description often repeats the exception. */

@@ -5,8 +5,9 @@ import { chip } from "./charts.js";
 import { confirm } from "./dialogs.js";
 import { h } from "./dom.js";
 import { clock, forms, plural, span } from "./format.js";
+import { copyTo, delay, edit, moveTo } from "./edit.js";
 import { bar, holder, holderText } from "./queue.js";
-import { change, remember, state } from "./state.js";
+import { remember, state } from "./state.js";
 
 const ID = /^\d+\.\d+\.\d+$/;
 const SHOWN = 10;
@@ -25,11 +26,19 @@ export function find(name) {
     h("input", { id: "find", type: "search", placeholder: "Find a message by id or key, then Enter" }));
 }
 
+/** Look for a message that the page names. */
+export function lookFor(name, id) {
+  document.getElementById("find").value = id;
+  remember({ wanted: id, finding: true, failed: null });
+  again(name);
+  document.getElementById("find").scrollIntoView({ block: "center" });
+}
+
 /** Look again for what was wanted: a message moves on. */
 export async function again(name) {
   const { wanted } = state.view;
   if (!wanted) {
-    change({ view: { ...state.view, messages: null, finding: false } });
+    remember({ messages: null, finding: false });
     return;
   }
   let messages = [];
@@ -77,11 +86,21 @@ function card(name, one) {
     held && h("p", { class: "held" }, bar(held.remaining_ms, lockMs), h("span", null, "held by ", holder(held))),
     one.place === "delayed" && h("p", null, `${one.cause.replace("_", " ")}: ready in ${span(one.due_in_ms - passed)}`),
     facts(one), body(one),
-    may && h("p", { class: "buttons" },
-      held && actions.takeBack(name, held, holderText(held), one.version),
-      one.place === "delayed" && actions.simple(name, one, "retry", "Retry now", "It is ready at once."),
-      one.place !== "locked" && actions.simple(name, one, "terminate", "Make a dead letter", "It goes to the dead-letter queue, where there is one; else it is gone."),
-      one.place !== "locked" && actions.simple(name, one, "delete", "Delete", "It is gone for good.", true)));
+    may && buttonsOf(name, one, held));
+}
+
+/** What may be done with a message; `done` looks again at what is shown. */
+export function buttonsOf(name, one, held, done = () => again(name)) {
+  const button = (key, text, open) => h("button", { key, type: "button", onclick: () => open(name, one, done) }, text);
+  return h("p", { class: "buttons" },
+    held && actions.takeBack(name, held, holderText(held), one.version),
+    one.place === "delayed" && actions.simple(name, one, "retry", "Retry now", "It is ready at once.", done),
+    !one.dead_letter && one.place !== "locked" && button("delay", "Delay …", delay),
+    button("edit", "Edit and resend …", edit),
+    button("move", "Move …", moveTo),
+    button("copy", "Copy …", copyTo),
+    !one.dead_letter && one.place !== "locked" && actions.simple(name, one, "terminate", "Make a dead letter", "It goes to the dead-letter queue, where there is one; else this is refused.", done),
+    one.place !== "locked" && actions.simple(name, one, "delete", "Delete", "It is gone for good.", done, true));
 }
 
 export const facts = (one) => h("p", { class: "soft" },
@@ -116,12 +135,12 @@ export const actions = {
     }),
   }, "Take back …"),
 
-  simple: (name, one, action, title, text, danger = false) => h("button", {
+  simple: (name, one, action, title, text, done, danger = false) => h("button", {
     key: action, type: "button", onclick: () => confirm({
       title: `${title}: ${one.id}?`, danger, what: h("p", null, text), act: title,
       run: async () => {
         await api.act(name, one.id, action, one.version);
-        if (state.view.wanted) await again(name);
+        await done();
         return `${one.id}: done`;
       },
     }),

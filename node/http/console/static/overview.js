@@ -44,7 +44,8 @@ function card(node) {
   const lag = down ? 0 : Math.max(0, Math.max(...state.feed.nodes.map((n) => n.commit ?? 0)) - node.applied);
   return h("article", { class: `card node ${down ? "down" : node.role}`, key: node.name },
     h("h3", null, node.name, " ", down ? chip("bad", "down") : chip(node.role === "leader" ? "lead" : "plain", node.role),
-      node.recovering && chip("warn", "recovering")),
+      node.recovering && chip("warn", "recovering"),
+      node.yields_ms > 0 && chip("plain", "lets others lead", `for ${span(node.yields_ms)}, or until it is restarted`)),
     down
       ? h("p", { class: "error" }, node.error, node.away_ms ? ` · for ${span(node.away_ms)}` : "")
       : h("dl", { class: "figures" },

@@ -4,13 +4,14 @@ import * as api from "./api.js";
 import { chip, lines, timeline } from "./charts.js";
 import { confirm } from "./dialogs.js";
 import { h } from "./dom.js";
-import { clock, plural, short, span } from "./format.js";
-import { actions, find, found } from "./message.js";
+import { clock, count, plural, short, span } from "./format.js";
+import { actions, find, found, lookFor } from "./message.js";
 import { setAside } from "./aside.js";
-import { remember, rowOf, state } from "./state.js";
+import { lookAgain, remember, rowOf, state } from "./state.js";
 
 const SAMPLE_S = 5; // between two samples of the node
 const LOCKS_SHOWN = 50;
+const DELAYED_SHOWN = 10;
 
 export function queue() {
   const { queue: shown } = state;
@@ -83,13 +84,14 @@ export const bar = (remaining, lockMs) => {
     h("span", { class: "bar-text" }, `${span(remaining)} left · ${word}`));
 };
 
-function lockBoard({ queue: one, locks, consumers: all, may }) {
+function lockBoard({ queue: one, locks, consumers: all, may, asked_ms_ago: age }) {
   const lockOf = (number) => all?.find((c) => c.consumer === number)?.lock_ms ?? one.spec.lock_ms;
-  const sorted = [...(locks ?? [])].sort((a, b) => a.remaining_ms - b.remaining_ms || a.consumer - b.consumer || a.token - b.token);
+  const held = (locks ?? []).map((lock) => ({ ...lock, remaining_ms: Math.max(0, lock.remaining_ms - age) }));
+  const sorted = held.sort((a, b) => a.remaining_ms - b.remaining_ms || a.consumer - b.consumer || a.token - b.token);
   const shown = state.view.locks ? sorted : sorted.slice(0, LOCKS_SHOWN);
   return section("Locks", "locks",
     locks === null ? h("p", { class: "empty" }, "Your user may not see them (consume or manage).")
-      : sorted.length === 0 ? h("p", { class: "empty" }, "No message is locked.")
+      : sorted.length === 0 && !pageOf("locks") ? h("p", { class: "empty" }, "No message is locked.")
       : [
         h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of locks" },
           h("table", { class: "locks" },
@@ -104,7 +106,7 @@ function lockBoard({ queue: one, locks, consumers: all, may }) {
               h("td", { "data-label": "Renewals", class: "num" }, lock.renewals_max ? `${lock.renewals} of ${lock.renewals_max}` : lock.renewals),
               h("td", { class: "act" }, may.manage && actions.takeBack(one.name, lock, holderText(lock)))))))),
         sorted.length > shown.length && h("button", { type: "button", onclick: () => remember({ locks: true }) }, `Show all ${sorted.length}`),
-        one.locked > sorted.length && h("p", { class: "soft" }, `${short(one.locked)} are locked; these are the first ${sorted.length}.`),
+        pager("locks", one.locked, sorted.length),
       ],
     h("p", { class: "legend" }, chip("ok", "renewed"), " more than two thirds left ", chip("warn", "not renewed"),
       " past a third without a renewal ", chip("bad", "late"), " less than a third left"));
@@ -139,7 +141,7 @@ function consumers({ queue: one, consumers: all, now_ms: now }) {
   const ordered = [...all].sort((a, b) => (b.consumer === one.active) - (a.consumer === one.active) || b.priority - a.priority || a.consumer - b.consumer);
   const single = one.spec.ordering === "single_active";
   return section("Consumers", "consumers",
-    ordered.length === 0 ? h("p", { class: "empty" }, "No consumer.") : [
+    ordered.length === 0 && !pageOf("consumers") ? h("p", { class: "empty" }, "No consumer.") : [
       single && h("p", { class: "soft" }, "In line: one is active, the others take over in this order."),
       h("ol", { class: `consumers ${single ? "line-up" : ""}` }, ordered.map((c) => {
         const [now_in, why] = stateOf(c);
@@ -154,7 +156,7 @@ function consumers({ queue: one, consumers: all, now_ms: now }) {
             c.changes.length > 1 && ` (before: ${c.changes.slice(0, -1).map((x) => `${x.state} ${clock(x.since_ms)}`).join(", ")})`),
           h("div", { class: "soft num" }, `holds ${c.held} of ${c.prefetch} · lock ${span(c.lock_ms)}${c.priority ? ` · priority ${c.priority}` : ""}`));
       })),
-      one.consumers > ordered.length && h("p", { class: "soft" }, `${one.consumers} consumers; these are the first ${ordered.length}.`),
+      pager("consumers", one.consumers, ordered.length),
     ]);
 }
 
@@ -165,19 +167,51 @@ const CAUSE = {
   taken_back: "out", postponed: "out",
 };
 
-function delayed({ queue: one, delayed: all }) {
-  const items = all ?? [];
+const causeText = (one) => one.cause.replace("_", " ");
+
+function delayed({ queue: one, delayed: all, asked_ms_ago: age }) {
+  const items = (all ?? []).map((m) => ({ ...m, due_in_ms: Math.max(0, m.due_in_ms - age) }));
+  const shown = state.view.delayed ? items : items.slice(0, DELAYED_SHOWN);
   return section("Delayed", "delayed",
-    items.length === 0 ? h("p", { class: "empty" }, "No message waits for its time.") : [
+    all === null ? h("p", { class: "empty" }, "Your user may not see them (consume or manage).")
+      : items.length === 0 && !pageOf("delayed") ? h("p", { class: "empty" }, "No message waits for its time.") : [
       timeline(items, {
         key: (m) => m.id, due: (m) => m.due_in_ms, css: (m) => CAUSE[m.cause] ?? "in",
-        text: (m) => `${m.id}, ${m.cause.replace("_", " ")}, due in ${span(m.due_in_ms)}`,
+        text: (m) => `${m.id}, ${causeText(m)}, due in ${span(m.due_in_ms)}`, begin: pageOf("delayed") ? items[0]?.due_in_ms ?? 0 : 0,
       }),
       h("p", { class: "soft" }, Object.entries(Object.groupBy(items, (m) => m.cause))
-        .map(([cause, some]) => `${some.length} ${cause.replace("_", " ")}`).join(" · "),
-        one.delayed > items.length ? ` · the next ${items.length} of ${short(one.delayed)}` : "",
-        ` · the next one in ${span(items[0].due_in_ms)}`),
+        .map(([cause, some]) => `${some.length} ${cause.replace("_", " ")}`).join(" · ")),
+      h("ul", { class: "list due", "aria-label": "Delayed messages, the first to be due first" }, shown.map((m) => h("li", { key: m.id },
+        h("button", { class: "quiet", type: "button", onclick: () => lookFor(one.name, m.id) },
+          h("code", null, m.id), h("span", { class: "soft" }, causeText(m), m.failures ? ` · ${plural(m.failures, "failure")}` : ""),
+          h("span", { class: "num" }, `in ${span(m.due_in_ms)}`))))),
+      items.length > shown.length && h("button", { type: "button", onclick: () => remember({ delayed: true }) }, `Show all ${items.length}`),
+      pager("delayed", one.delayed, items.length),
     ]);
+}
+
+// --- lists with pages ----------------------------------------------------------------------------
+
+const pageOf = (what) => state.queue.pages[what] ?? 0;
+
+/** Where a list has more than a page: which part this is, and the way to the others. */
+function pager(what, total, here) {
+  const { page_size: size, items_max: most } = state.queue;
+  const page = pageOf(what);
+  const last = Math.ceil(Math.min(total, most) / size) - 1;
+  if (page === 0 && last <= 0) return null;
+  const to = (title, where, able) => h("button", {
+    key: title, type: "button", disabled: !able,
+    onclick: () => {
+      remember({ pages: { ...state.view.pages, [what]: where } });
+      lookAgain();
+    },
+  }, title);
+  const part = here ? `${count(page * size + 1)} to ${count(page * size + here)} of ${count(total)}` : `${count(total)}, none here any more`;
+  return h("nav", { class: "pager", key: "pager", "aria-label": `Pages of ${what}` },
+    to("First", 0, page > 0), to("Previous", page - 1, page > 0),
+    h("span", { class: "num" }, part, total > most && page >= last ? `; the list ends at ${count(most)}` : ""),
+    to("Next", page + 1, page < last));
 }
 
 const section = (title, id, ...content) => h("section", { class: "card", key: id, "aria-labelledby": `h-${id}` },

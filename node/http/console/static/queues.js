@@ -3,7 +3,8 @@
 import { chip } from "./charts.js";
 import { h } from "./dom.js";
 import { plural, rate, short, span } from "./format.js";
-import { ageOf, queues as all, remember, state } from "./state.js";
+import { forget, same, save, saved } from "./saved.js";
+import { ageOf, change, queues as all, remember, state } from "./state.js";
 
 const SHOWN = 100; // more rows are a button away: a screen shows thirty
 const COLUMNS = [
@@ -43,10 +44,11 @@ export function queues() {
           oninput: (event) => remember({ text: event.target.value }),
         })),
       h("label", { class: "filter" }, h("span", { class: "sr" }, "Show"),
-        h("select", { key: "only", onchange: (event) => remember({ only: event.target.value }) },
-          Object.entries(FILTERS).map(([key, [title]]) => h("option", { key, value: key, selected: key === only }, title)))),
+        h("select", { key: "only", value: only, onchange: (event) => remember({ only: event.target.value }) },
+          Object.entries(FILTERS).map(([key, [title]]) => h("option", { key, value: key }, title)))),
       h("span", { class: "soft" }, found.length === state.rows.size
         ? plural(found.length, "queue") : `${found.length} of ${plural(state.rows.size, "queue")}`)),
+    filters({ text, only, by, down }),
     h("div", { class: "scroll", key: "table", tabindex: 0, role: "region", "aria-label": "Table of queues" },
       h("table", { class: "queues" },
         h("thead", null, h("tr", null, COLUMNS.map(([key, title]) => h("th", {
@@ -60,6 +62,38 @@ export function queues() {
       type: "button", onclick: () => remember({ whole: true }),
     }, `Show all ${found.length}`)),
   ];
+}
+
+const ALL = { text: "", only: "all", by: "name", down: false };
+
+/** The saved filters, and the way to save this one: kept by the browser, for the next time. */
+function filters(now) {
+  const known = saved().filter((one) => FILTERS[one.only] && COLUMNS.some(([key]) => key === one.by));
+  const fresh = !same(now, ALL) && !known.some((one) => same(one, now));
+  if (!known.length && !fresh) return null;
+  return h("ul", { class: "filters", key: "filters", "aria-label": "Saved filters" },
+    known.map((one) => h("li", { key: nameOf(one) },
+      h("button", { type: "button", "aria-pressed": String(same(one, now)), onclick: () => remember({ ...(same(one, now) ? ALL : one), whole: false }) }, nameOf(one)),
+      h("button", {
+        class: "quiet", type: "button", "aria-label": `Forget the filter ${nameOf(one)}`,
+        onclick: () => {
+          forget(one);
+          change();
+        },
+      }, "×"))),
+    fresh && h("li", { key: "save" }, h("button", {
+      class: "quiet", type: "button", onclick: () => {
+        save(now);
+        change();
+      },
+    }, `Save filter ${nameOf(now)}`)));
+}
+
+/** What a filter does, in words. */
+function nameOf({ text, only, by, down }) {
+  const column = COLUMNS.find(([key]) => key === by)[1];
+  return [text && `“${text}”`, only !== "all" && FILTERS[only][0], (by !== "name" || down) && `by ${column}${down ? " ▾" : " ▴"}`]
+    .filter(Boolean).join(" · ");
 }
 
 function line(row) {

@@ -18,7 +18,13 @@ const SAMPLES_MAX = 180; // as the node keeps them
 let drawn = () => {};
 let asked = false;
 
+let look = () => {};
+
 export const onChange = (draw) => (drawn = draw);
+
+/** Ask for the shown page at once, not only with the next second; `onLook` says how. */
+export const lookAgain = () => look();
+export const onLook = (ask) => (look = ask);
 
 /** Change the state, and draw the page once, soon. */
 export function change(fields = {}) {
