@@ -59,7 +59,7 @@ FLOORS: dict[str, Room] = {
     "fifo.worker": room(knows="fifo.client fifo.words", uses="msgpack"),
     # the names that `import fifo` gives; uvloop where it is installed, never required
     "fifo": room(knows="fifo.client fifo.wire fifo.worker", uses="uvloop"),
-    "fifo.spark": room(knows="fifo fifo.client fifo.words", uses="pyspark pyarrow"),
+    "fifo.spark": room(knows="fifo fifo.client fifo.words", uses="pyspark pyarrow fastavro google"),
     # Spark imports it in every session of its environment: it names the data source, and no more.
     "pyspark_fifo": room(knows="fifo.spark"),
     "fifo.celery": room(knows="fifo fifo.client fifo.words", uses="kombu amqp"),
@@ -125,7 +125,8 @@ FLOORS: dict[str, Room] = {
         " node.__main__ fifo.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t pika matplotlib"
-        " rich typer click crc32c xdist uvloop mypy opentelemetry msgspec PIL",
+        " rich typer click crc32c xdist uvloop mypy opentelemetry msgspec PIL fastavro google"
+        " deltalake",
     ),
 }
 
