@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites disks demo bench pictures walk lock release clean
+.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites spark disks demo bench pictures walk lock release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ neighbours: setup ## every kind of hostile client beside an honest one, on real 
 celery-suites: setup ## the tests of kombu, Celery, dramatiq and taskiq from their source packages (redis-server): half an hour
 	@$(PY) -m tests.suites --write $(SUITES)
 
+spark: setup ## Spark with drivers that are killed, and through Connect: five minutes; docs/spark.md has the last run
+	$(PY) -m pytest -n 0 tests/spark/recipe_runs.py tests/spark/connect_runs.py
+
 disks: setup ## small disks filled and drained, disks that hang, on real nodes (root, strace): three minutes
 	@$(PY) -m tests.node.cli.disk_runs
 
@@ -102,7 +105,7 @@ docs: setup ## the site of these pages and the API reference, in site/; strict: 
 lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
-	  --extra spark --extra bench --extra peers --extra celery --extra otel --extra dramatiq --extra taskiq --group server --group dev --group build --output-file requirements.lock
+	  --extra spark --extra avro --extra protobuf --extra bench --extra peers --extra celery --extra otel --extra dramatiq --extra taskiq --group server --group dev --group build --output-file requirements.lock
 	UV_PYTHON_DOWNLOADS=never uv pip compile --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
 	  --group docs --output-file requirements-docs.lock

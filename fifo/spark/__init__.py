@@ -9,7 +9,9 @@ from fifo.spark import requirements
 
 requirements.check()
 
-from fifo.spark.errors import SourceError  # noqa: E402 - what they import has been checked above
+from fifo.spark.committing import Transaction, transaction  # noqa: E402 - checked above
+from fifo.spark.errors import SourceError  # noqa: E402
+from fifo.spark.inferring import infer  # noqa: E402
 from fifo.spark.reservation import Acked, ack, release, renew  # noqa: E402
 from fifo.spark.settling import Settled, settle  # noqa: E402
 from fifo.spark.source import FifoDataSource  # noqa: E402
@@ -20,9 +22,12 @@ __all__ = [
     "SourceError",
     "Acked",
     "Settled",
+    "Transaction",
     "ack",
+    "infer",
     "release",
     "renew",
     "settle",
     "taken",
+    "transaction",
 ]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import types as sql
 
 import fifo
+from fifo.spark.bodies.typed import EXTRAS
 from fifo.spark.errors import SourceError
 from fifo.words.bounds import PRIORITY_DEFAULT
 
@@ -60,7 +61,7 @@ def table_options(schema: sql.StructType) -> dict[str, str] | None:
 def sent(schema: sql.StructType) -> sql.StructType:
     """The columns that are written of those given: an INSERT has all columns of a read, and what
     only a read can have is left out then."""
-    if schema.fieldNames() != list(_READ_FIELDS):
+    if [name for name in schema.fieldNames() if name not in EXTRAS] != list(_READ_FIELDS):
         return schema
     return sql.StructType([field for field in schema.fields if field.name in _WRITTEN])
 

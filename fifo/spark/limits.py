@@ -43,6 +43,10 @@ BYTES_MAX: Final = 2**53
 VERDICTS: Final = 10_000
 """Rows that a task of `settle` looks at together, to settle those that are alike at once."""
 
+SETTLES_UNDER_WAY: Final = 32
+"""Requests of a task of `settle` that wait at once: rows that differ in their reason are a request
+each, and a node handles those of a turn together."""
+
 LOST_NAMED: Final = 1_000
 """Tokens that each task of `settle` names where their locks were lost; more are only counted."""
 
@@ -55,6 +59,12 @@ bodies, this bounds the bookkeeping for tiny ones."""
 
 MAX_ROWS_PER_TRIGGER: Final = 10_000
 """Default of `maxRowsPerTrigger`: a step of the broker, seconds of work for a micro-batch."""
+
+SCHEMA_BYTES: Final = 4 * 2**20
+"""Of the file of `bodySchemaFile`: it is part of each task."""
+
+INFER_MESSAGES: Final = 1_000
+"""Messages that `infer` looks at by default: a second of work."""
 
 LOCK_S: Final = 300.0
 """Default lock of a reservation, the longest there is: a driver that is away for less time finds

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import fifo
 from fifo.client import durations, from_url
 from fifo.spark import limits
+from fifo.spark.bodies import typed
 
 TABLES: Final = ("queues", "consumers", "locks", "delayed", "dead_letters")
 
@@ -53,6 +54,8 @@ class Settings:
     binary_keys: bool = False
     job: str | None = None
     id_column: str | None = None
+    report_queue: str | None = None
+    body: typed.Body | None = None
 
     def __repr__(self) -> str:
         # The url holds a password.
@@ -129,6 +132,23 @@ def _secret_in(path: str, name: str) -> str:
     return _secret(lines[0] if lines else "", name)
 
 
+def _bytes_in(path: str, name: str) -> bytes:
+    """A file, read on the driver."""
+    try:
+        found = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise fifo.InvalidArgument(
+            f"option {name}: {path} cannot be read: {reason}; name a file on the driver"
+        ) from None
+    if len(found) > limits.SCHEMA_BYTES:
+        raise fifo.InvalidArgument(
+            f"option {name}: {path} has {len(found)} bytes; a schema has up to"
+            f" {limits.SCHEMA_BYTES}"
+        )
+    return found
+
+
 def _url(text: str, name: str) -> str:
     try:
         from_url(text)
@@ -167,6 +187,9 @@ _ALL: Final = _READS | {BATCH_WRITE, STREAM_WRITE}
 _CREDENTIALS: Final = ("user", "password", "token", "password_file", "token_file")
 """Fields that become part of the url."""
 
+_OF_BODIES: Final = ("body_format", "body_schema", "body_file", "body_mode")
+"""Fields that become one."""
+
 OPTIONS: Final = (
     _Option("url", "url", _url, _ALL),
     _Option("queue", "queue", _name, _ALL),
@@ -197,8 +220,13 @@ OPTIONS: Final = (
     _Option("maxLock", "max_lock_s", _seconds, _READS),
     _Option("failOnDataLoss", "fail_on_data_loss", _boolean, frozenset({STREAM_READ})),
     _Option("binaryKeys", "binary_keys", _boolean, _READS),
+    _Option("format", "body_format", _one_of(*typed.FORMATS), _ALL),
+    _Option("bodySchema", "body_schema", _secret, _ALL),
+    _Option("bodySchemaFile", "body_file", _bytes_in, _ALL),
+    _Option("mode", "body_mode", _one_of(*typed.MODES), _ALL),
     _Option("job", "job", _name, frozenset({BATCH_WRITE})),
     _Option("idColumn", "id_column", _name, frozenset({BATCH_WRITE, STREAM_WRITE})),
+    _Option("reportQueue", "report_queue", _name, frozenset({BATCH_WRITE, STREAM_WRITE})),
 )
 
 _TWINS: Final = {
@@ -222,10 +250,12 @@ def parse(given: Mapping[str, str], use: str) -> Settings:
             raise fifo.InvalidArgument(
                 f'option {name} is missing: .option("{name}", ...); a table has options where it'
                 " was created without a list of columns, and for reads alone: insert into a"
-                " temporary view"
+                " temporary view, or INSERT INTO t WITH (url = '...', queue = '...')"
             )
     found["url"] = _with_credentials(found)
-    settings = Settings(**{name: one for name, one in found.items() if name not in _CREDENTIALS})
+    joined = (*_CREDENTIALS, *_OF_BODIES)
+    plain = {name: one for name, one in found.items() if name not in joined}
+    settings = Settings(**plain, body=_body(found))
     if use == STREAM_READ:
         _needs_reservation(settings, "a stream needs it to find its messages again")
     elif use == BATCH_READ:
@@ -235,6 +265,11 @@ def parse(given: Mapping[str, str], use: str) -> Settings:
             "option job numbers rows by their place, idColumn by their ids: leave one of them out"
         )
     return settings
+
+
+def _body(found: Mapping[str, Any]) -> typed.Body | None:
+    """The typed bodies, where there is the option format."""
+    return typed.of_options(*(found.get(name) for name in _OF_BODIES))
 
 
 def _with_credentials(found: Mapping[str, Any]) -> str:
@@ -291,6 +326,11 @@ def fitting(given: Mapping[str, str], use: str) -> dict[str, str]:
 def binary_keys(given: Mapping[str, str]) -> bool:
     """Whether the column `key` is binary; it is asked for before it is known what is read how."""
     return bool(_checked(given, _READS).get("binary_keys", False))
+
+
+def body(given: Mapping[str, str]) -> typed.Body | None:
+    """The typed bodies of a read; asked for before it is known what is read how."""
+    return _body(_checked(given, _READS))
 
 
 def system_table(given: Mapping[str, str]) -> str | None:
@@ -358,7 +398,12 @@ def _check_batch(settings: Settings, found: dict[str, Any]) -> None:
 _TAKING: Final = {"reservation": "reservation", "lock_s": "lock", "max_lock_s": "maxLock"}
 """Options of what takes messages: field and name."""
 
-_OF_MESSAGES: Final = {"state": "state", "binary_keys": "binaryKeys", "max_messages": "maxMessages"}
+_OF_MESSAGES: Final = {
+    "state": "state",
+    "binary_keys": "binaryKeys",
+    "max_messages": "maxMessages",
+    "body_format": "format",
+}
 """Options of what reads messages."""
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import fifo
 from fifo.spark import limits, options
+from fifo.spark.bodies.typed import TypedReader
 from fifo.spark.errors import telling
 from fifo.spark.options import Settings
 from fifo.spark.reservation import Follower, Keeper, Part, Reservation, fetched, split
@@ -28,7 +29,10 @@ def reader_for(settings: Settings) -> DataSourceReader:
         options.NOTHING: ScanReader,
         options.MANUAL: ManualReader,
     }
-    return modes[settings.ack_mode](settings)
+    reader = modes[settings.ack_mode](settings)
+    if settings.body is None:
+        return reader
+    return TypedReader(reader, settings.body, settings.where())
 
 
 class ManualReader(DataSourceReader):

@@ -103,6 +103,11 @@ class Follower:
         opened = Opened(self._consumer, generation)
         return self._client.durable(self._queue, self._name, opened=opened)
 
+    @property
+    def opened(self) -> Opened:
+        """The generation that was served last."""
+        return self._durable.opened
+
     def find(self) -> BlockingDurable:
         """The reservation in its present generation; raises LockLost where there is none."""
         try:

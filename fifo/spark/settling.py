@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as sql
 
@@ -50,9 +52,17 @@ _SETTLED: Final = (fifo.Status.OK, fifo.Status.ALREADY_SETTLED)
 _DEAD: Final = "dead_lettered"
 _LOST: Final = "lost"
 
+_COUNTS: Final = pa.map_(pa.string(), pa.int64())
+_TOKENS: Final = pa.list_(pa.string())
 
 Outcome: TypeAlias = tuple[Counter[str], list[str]]
 """Rows of a task by verdict, or by what became of it, and the tokens that were lost."""
+
+Work: TypeAlias = Callable[[Iterable[Any]], Iterator[Outcome]]
+"""The work of a task on its rows."""
+
+_Alike: TypeAlias = tuple[int, str, tuple[tuple[str, Any], ...]]
+"""Reservation, verdict, and the columns that say more."""
 
 
 class Settled(NamedTuple):
@@ -83,11 +93,9 @@ def settle(
     where = f"queue {queue!r}, reservation {reservation!r}"
     chosen = _chosen(rows)
     work = _settling(url, queue, reservation, where)
-    # Arrow would need pandas here.
-    found = chosen.where("verdict is not null").rdd.mapPartitions(work).collect()
     counts: Counter[str] = Counter()
     lost: list[str] = []
-    for counted, tokens in found:
+    for counted, tokens in _outcomes(chosen.where("verdict is not null"), work):
         counts += counted
         lost += tokens
     settled = Settled(
@@ -110,6 +118,23 @@ def settle(
     return settled
 
 
+def _outcomes(rows: DataFrame, work: Work) -> Iterable[Outcome]:
+    """Run the work in the tasks of a job."""
+    if not type(rows).__module__.startswith("pyspark.sql.connect"):
+        return rows.rdd.mapPartitions(work).collect()  # mapInArrow would need pandas.
+
+    def in_arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = work(row for batch in batches for row in batch.to_pylist())
+        for counts, lost in found:
+            arrays = [pa.array([list(counts.items())], _COUNTS), pa.array([lost], _TOKENS)]
+            yield pa.RecordBatch.from_arrays(arrays, ["counts", "lost"])
+
+    # Connect has no RDDs, and needs pandas itself.
+    schema = "counts map<string,bigint>, lost array<string>"
+    found = rows.mapInArrow(in_arrow, schema).collect()
+    return [(Counter(row["counts"]), row["lost"]) for row in found]
+
+
 def _chosen(rows: DataFrame) -> DataFrame:
     """The columns of a verdict; refuses a DataFrame that lacks one, or has another type there."""
     for name in _REQUIRED:
@@ -128,14 +153,12 @@ def _chosen(rows: DataFrame) -> DataFrame:
     return rows.select(*(field.name for field in there))
 
 
-def _settling(
-    url: str, queue: str, reservation: str, where: str
-) -> Callable[[Iterable[Row]], Iterator[Outcome]]:
+def _settling(url: str, queue: str, reservation: str, where: str) -> Work:
     """The work of a task."""
 
-    def work(rows: Iterable[Row]) -> Iterator[Outcome]:
+    def work(rows: Iterable[Row | dict[str, Any]]) -> Iterator[Outcome]:
         task = _Task(queue, reservation)
-        waiting = iter(rows)
+        waiting = (row.asDict() if isinstance(row, Row) else row for row in rows)
         with telling(where), fifo.blocking.connect(url) as client:
             while some := list(islice(waiting, limits.VERDICTS)):
                 task.settle(client, some)
@@ -150,14 +173,22 @@ class _Task:
     def __init__(self, queue: str, reservation: str) -> None:
         self._queue = queue
         self._reservation = reservation
-        self._followers: dict[int, Follower] = {}
+        self._opened: dict[int, Opened] = {}
         self.counts: Counter[str] = Counter()
         self.lost: list[str] = []
 
-    def settle(self, client: BlockingClient, rows: Iterable[Row]) -> None:
-        """Settle some rows."""
-        alike: dict[tuple[Any, ...], list[int]] = {}
-        for row in (one.asDict() for one in rows):
+    def settle(self, client: BlockingClient, rows: Iterable[dict[str, Any]]) -> None:
+        """Settle some rows: those that are alike in one request, and several requests at once."""
+        alike = self._alike(rows)
+        with ThreadPoolExecutor(limits.SETTLES_UNDER_WAY) as pool:
+            answers = pool.map(lambda one: self._ask(client, *one), alike.items())
+            for (consumer, verdict, _), found in zip(alike, answers, strict=True):
+                for one in found:
+                    self._count(consumer, verdict, one)
+
+    def _alike(self, rows: Iterable[dict[str, Any]]) -> dict[_Alike, list[int]]:
+        alike: dict[_Alike, list[int]] = {}
+        for row in rows:
             verdict = row["verdict"]
             if verdict not in _FIELDS:
                 raise SourceError(
@@ -167,15 +198,19 @@ class _Task:
             consumer, token = columns.parse_token(row["token"] or "")
             more = tuple((name, row.get(name)) for name in _FIELDS[verdict])
             alike.setdefault((consumer, verdict, more), []).append(token)
-        for (consumer, verdict, more), tokens in alike.items():
-            follower = self._followers.get(consumer)
-            if follower is None:
-                opened = Opened(consumer, _LATEST)
-                follower = Follower(client, self._queue, self._reservation, opened)
-                self._followers[consumer] = follower
-            given = {name: _given(value) for name, value in more if value is not None}
-            for one in follower.settle(verdict, tokens, **given):
-                self._count(consumer, verdict, one)
+        return alike
+
+    def _ask(
+        self, client: BlockingClient, what: _Alike, tokens: list[int]
+    ) -> tuple[fifo.Verdict, ...]:
+        consumer, verdict, more = what
+        opened = self._opened.get(consumer, Opened(consumer, _LATEST))
+        # One durable consumer asks one thing at a time.
+        follower = Follower(client, self._queue, self._reservation, opened)
+        given = {name: _given(value) for name, value in more if value is not None}
+        found = follower.settle(verdict, tokens, **given)
+        self._opened[consumer] = follower.opened
+        return found
 
     def _count(self, consumer: int, verdict: str, one: fifo.Verdict) -> None:
         rows = one.last - one.first + 1

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 import fifo
 from fifo.spark import columns, options, tables
+from fifo.spark.bodies import typed
 from fifo.spark.reading import reader_for
 from fifo.spark.streaming import FifoStreamReader
 from fifo.spark.writing import FifoStreamWriter, FifoWriter, see_the_queue
@@ -49,7 +50,7 @@ class FifoDataSource(DataSource):
         """For `df.write`; made once per job, on the driver."""
         _append_only(overwrite)
         settings = options.parse(self.options, options.BATCH_WRITE)
-        columns.check_written(columns.sent(schema), settings.id_column)
+        _check_written(schema, settings)
         see_the_queue(settings)
         return FifoWriter(settings)
 
@@ -57,8 +58,8 @@ class FifoDataSource(DataSource):
         """For `df.writeStream`; made once per batch, on the driver."""
         settings = options.parse(self.options, options.STREAM_WRITE)
         _append_only(overwrite)
-        columns.check_written(columns.sent(schema), settings.id_column)
-        if settings.id_column is not None:
+        _check_written(schema, settings)
+        if settings.id_column is not None or settings.report_queue is not None:
             see_the_queue(settings)
         return FifoStreamWriter(settings)
 
@@ -71,12 +72,18 @@ class FifoDataSource(DataSource):
 def _schema_of(given: Mapping[str, str] | options.Settings) -> StructType:
     """The columns of messages, or of a system table."""
     if isinstance(given, options.Settings):
-        table, binary_keys = given.table, given.binary_keys
+        table, binary_keys, body = given.table, given.binary_keys, given.body
     else:
         table, binary_keys = options.system_table(given), options.binary_keys(given)
-    return (
-        columns.read_schema(binary_keys=binary_keys) if table is None else tables.schema_of(table)
-    )
+        body = options.body(given)
+    if table is not None:
+        return tables.schema_of(table)
+    return typed.read_schema(columns.read_schema(binary_keys=binary_keys), body)
+
+
+def _check_written(schema: StructType, settings: options.Settings) -> None:
+    sent = typed.written_schema(columns.sent(schema), settings.body)
+    columns.check_written(sent, settings.id_column)
 
 
 def _append_only(overwrite: bool) -> None:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 import fifo
 from fifo.blocking import BlockingClient
 from fifo.spark import limits
+from fifo.spark.bodies.typed import decoded
 from fifo.spark.errors import SourceError, telling
 from fifo.spark.options import Settings
 from fifo.spark.reservation import Keeper, Part, Reservation, count, fetched, gone, split
@@ -110,12 +111,13 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         assert isinstance(partition, Part)
-        return fetched(
+        rows = fetched(
             self.settings,
             partition,
             follow=False,
             remedy=REMEDY if self.settings.fail_on_data_loss else None,
         )
+        return decoded(rows, self.settings.body, self._where)
 
     # Within.
 
@@ -188,10 +190,14 @@ class _Driver:
         """The backlog in messages, the number lost since the query started, and the time for which
         the locks last without another renewal."""
         view = self._client.queue(self._settings.queue)
+        first = self._client.peek(self._settings.queue, 1) if view.ready else []
         held = self.reservation.held(self._acked, self.reservation.last)
         return {
             "ready": view.ready,
             "delayed": view.delayed,
+            "oldest_s": round(max(time.time() - one.published_at.timestamp(), 0.0), 1)
+            if (one := next(iter(first), None))
+            else 0.0,
             "held": count(held),
             "lost": self.lost,
             "lock_left_s": round(self._keeper.left_s(), 1),

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import fifo
 from fifo.spark import columns, limits, options
+from fifo.spark.bodies import typed
 from fifo.spark.errors import SourceError, telling
 from fifo.spark.reservation import Follower, Keeper, Reservation
 
@@ -41,7 +42,8 @@ def taken(
                 held.take(settings.max_messages or limits.HELD_MAX)
         if not held.held(0, held.last):
             # A read would take what has come since, and each action something else.
-            schema = columns.read_schema(binary_keys=settings.binary_keys)
+            plain = columns.read_schema(binary_keys=settings.binary_keys)
+            schema = typed.read_schema(plain, settings.body)
             yield spark.createDataFrame([], schema)
             return
         follower = Follower(client, queue, reservation, held.opened)

@@ -23,9 +23,11 @@ from pyspark.sql.datasource import (
 import fifo
 from fifo.blocking import BlockingClient, BlockingProducer, BlockingSent
 from fifo.spark import columns, limits
+from fifo.spark.bodies.typed import encoded
 from fifo.spark.errors import SourceError, telling, told
 from fifo.spark.numbering import Numbering, chunks
 from fifo.spark.options import Settings
+from fifo.spark.reporting import report
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
@@ -144,12 +146,14 @@ class FifoWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition."""
         partition = _context().partitionId()
-        return self.sending(f"spark/{self.job}/{partition}", partition).run(iterator)
+        sending = self.sending(f"spark/{self.job}/{partition}", partition)
+        return sending.run(encoded(iterator, self.settings.body))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have ended well."""
         if self.settings.job:
             _check_behind(self.settings, messages)
+        _report(self.settings, self.job, None, messages)
 
     def sending(self, producer: str, partition: int) -> Sending:
         """Make the publishing part; subclasses may give another."""
@@ -172,20 +176,24 @@ class FifoStreamWriter(DataSourceStreamArrowWriter):
             )
         partition = context.partitionId()
         producer = stream_producer(query, int(batch), partition)
-        return Sending(self.settings, producer, partition, int(batch)).run(iterator)
+        sending = Sending(self.settings, producer, partition, int(batch))
+        return sending.run(encoded(iterator, self.settings.body))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """All tasks of a batch have ended well; one that had not begun before has no duplicates."""
-        if self.settings.id_column is not None:
-            return
-        if any(isinstance(one, Published) and one.duplicates for one in messages):
+        done = [one for one in messages if isinstance(one, Published)]
+        if self.settings.id_column is None and any(one.duplicates for one in done):
             _check_behind(self.settings, messages, batchId)
+        if done:
+            _report(self.settings, done[0].producer.split("/")[1], batchId, messages)
 
 
 def see_the_queue(settings: Settings) -> None:
-    """Say now, on the driver, that the url or the queue is wrong; not in each task."""
+    """Say now, on the driver, that the url or a queue is wrong; not in each task."""
     with telling(settings.where()), fifo.blocking.connect(settings.url) as client:
         spec = client.queue(settings.queue).spec
+        if settings.report_queue is not None:
+            client.queue(settings.report_queue)
     if settings.id_column is not None and not spec.get("dedup_window_ms"):
         raise SourceError(
             f"{settings.where()}: option idColumn needs a queue that remembers ids:"
@@ -209,6 +217,16 @@ def _check_behind(
         fifo.blocking.connect(settings.url) as client,
     ):
         Numbering(batch, client.open_producer(name).last(settings.queue)).end()
+
+
+def _report(
+    settings: Settings,
+    name: str,
+    batch: int | None,
+    messages: Sequence[WriterCommitMessage | None],
+) -> None:
+    done = [one for one in messages if isinstance(one, Published)]
+    report(settings, name, batch, [one.rows for one in done], sum(one.duplicates for one in done))
 
 
 def stream_producer(query: str, batch: int, partition: int) -> str:

@@ -11,6 +11,27 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql.datasource import DataSource, DataSourceWriter
+from pyspark.sql.types import StructType
+
+
+class Silent(DataSource):
+    """A sink of its own, which says which options Spark gives it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """For USING."""
+        return "silent"
+
+    def schema(self) -> str:
+        """Name one column."""
+        return "body binary"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Refuse, and say what came."""
+        raise RuntimeError(f"the options: {sorted(self.options)}")
+
+
 WAIT_S = 120
 LOOK_S = 0.05
 

@@ -67,6 +67,20 @@ def test_each_row_of_a_batch_has_a_verdict_of_its_own_and_the_batch_goes_on(
     assert (letter.body, letter.dead_letter.detail) == (b"1", "not a number")
 
 
+def test_each_row_may_have_a_reason_of_its_own(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, dead: str
+) -> None:
+    fill(client, queue, 200)
+    with fifo.spark.taken(spark, cluster.url, queue, "r", partitions=2) as rows:
+        judged = rows.selectExpr(
+            "token", "'terminate' as verdict", "concat('row ', cast(body as string)) as reason"
+        )
+        assert fifo.spark.settle(judged, cluster.url, queue, "r").terminated == 200
+    letters = [one.dead_letter for one in client.peek(dead, 200)]
+    found = {one.detail for one in letters if one is not None}
+    assert found == {f"row {number}" for number in range(200)}
+
+
 def test_verdicts_of_a_batch_that_fails_behind_them_are_kept_and_the_rest_comes_again(
     spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, tmp_path: Path
 ) -> None:

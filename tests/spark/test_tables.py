@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
@@ -9,7 +11,9 @@ from pyspark.sql.functions import udf
 
 import fifo
 from fifo.blocking import BlockingClient
+from tests.spark.blocks import run_block
 from tests.spark.conftest import Cluster
+from tests.spark.tasks import Silent
 from tests.spark.test_reading_cluster import depth, fill
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -52,20 +56,73 @@ def test_dead_letters_go_back_by_sql(
     assert found == (b"again", "k", {"a": "1"}, 7)
 
 
-def test_a_table_of_the_catalog_is_read_and_not_inserted_into(
-    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, view: str
+@pytest.fixture
+def backlog(spark: SparkSession, cluster: Cluster, queue: str) -> Iterator[str]:
+    """The queue as a table of the catalog."""
+    create(spark, "TABLE", "backlog", url=cluster.url, queue=queue)
+    yield "backlog"
+    spark.sql("DROP TABLE backlog")
+
+
+def test_a_table_of_the_catalog_is_read_and_inserted_into_with_options(
+    spark: SparkSession,
+    cluster: Cluster,
+    client: BlockingClient,
+    queue: str,
+    view: str,
+    backlog: str,
 ) -> None:
     fill(client, queue, 2)
-    create(spark, "TABLE", "backlog", url=cluster.url, queue=queue)
+    assert spark.table(backlog).count() == 2
+    target = {"url": cluster.url, "queue": queue}
+    said = f"WITH (url = '{cluster.url}', queue = '{queue}')"
+    spark.sql(f"INSERT INTO {backlog} {said} (key, body) SELECT 'sql', cast('x' as binary)")
+    spark.sql(f"INSERT INTO {backlog} {said} SELECT * FROM {view} WHERE key = 'sql'")
+    row = spark.sql("SELECT cast('y' as binary) AS body, 'df' AS key")
+    row.writeTo(backlog).options(**target).append()
+    row.write.format("fifo").options(**target).mode("append").saveAsTable(backlog)
+    spark.sql(f"INSERT INTO {view} SELECT * FROM {backlog} WHERE key = 'df'")
+    keys = [one.key for one in client.peek(queue, 20)]
+    assert keys == [None, None, "sql", "sql", "df", "df", "df", "df"]
+
+
+def test_an_insert_into_a_table_that_does_not_say_to_which_queue_is_refused(
+    spark: SparkSession, client: BlockingClient, queue: str, backlog: str
+) -> None:
+    fill(client, queue, 2)
+    row = spark.sql(f"SELECT * FROM {backlog}")
+    for insert in (
+        lambda: spark.sql(f"INSERT INTO {backlog} TABLE {backlog}"),
+        lambda: spark.sql(f"INSERT INTO {backlog} (body) SELECT cast('x' as binary)"),
+        lambda: row.write.insertInto(backlog),
+        lambda: row.writeTo(backlog).append(),
+    ):
+        with pytest.raises(Exception, match="insert into a temporary view"):
+            insert()
+    assert depth(client, queue) == (2, 0)
+
+
+def test_spark_gives_the_sink_of_a_table_no_options_of_the_table(spark: SparkSession) -> None:
+    spark.dataSource.register(Silent)
+    spark.sql("CREATE TABLE silent USING silent OPTIONS (queue 'q')")
     try:
-        assert spark.table("backlog").count() == 2
-        for rows in ("TABLE backlog", "(body) SELECT cast('x' as binary)"):
-            with pytest.raises(Exception, match="insert into a temporary view"):
-                spark.sql(f"INSERT INTO backlog {rows}")
-        spark.sql(f"INSERT INTO {view} TABLE backlog")
+        for said, options in (("", r"\[\]"), ("WITH (queue = 'q')", r"\['queue'\]")):
+            with pytest.raises(Exception, match=f"the options: {options}"):
+                spark.sql(f"INSERT INTO silent {said} SELECT cast('x' as binary) AS body")
     finally:
-        spark.sql("DROP TABLE backlog")
-    assert depth(client, queue) == (4, 0)
+        spark.sql("DROP TABLE silent")
+
+
+def test_a_redrive_in_sql_takes_what_it_has_sent(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, view: str
+) -> None:
+    dead = f"{queue}.dead"
+    client.declare(fifo.QueueSpec(dead))
+    client.publish_many(dead, [b"again", b"never"], keys=["k", None])
+    redrive = run_block("redrive", spark=spark, url=cluster.url)["redrive"]
+    assert redrive(dead, view, "cast(body as string) = 'again'") == 1
+    assert [(one.body, one.key) for one in client.peek(queue, 9)] == [(b"again", "k")]
+    assert [one.body for one in client.peek(dead, 9)] == [b"never"]
 
 
 def test_a_table_with_a_secret_or_a_list_of_columns_is_refused(

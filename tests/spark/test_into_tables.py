@@ -1,0 +1,97 @@
+"""The recipes of docs/spark.md: from a queue into Parquet and Delta, each row once.
+
+The code is that of the page. Drivers that are killed: `recipe_runs.py`, by `make spark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+import fifo.spark
+from fifo.blocking import BlockingClient
+from fifo.spark import SourceError, Transaction
+from tests.spark.blocks import run_block
+from tests.spark.conftest import Cluster
+from tests.spark.test_reading_cluster import fill
+from tests.spark.test_settling import run
+
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(240)]
+
+ROWS = 30
+RESERVATION = "etl"
+
+
+def failing_once(store: Callable[[DataFrame, int], None], batch: int) -> Any:
+    """The store, and behind it, the first time that it has stored this batch, an error."""
+    failed: list[int] = []
+
+    def work(rows: DataFrame, number: int) -> None:
+        store(rows, number)
+        if number == batch and not failed:
+            failed.append(number)
+            raise RuntimeError("between the write and the commit")
+
+    return work
+
+
+def drain(
+    spark: SparkSession, url: str, queue: str, tmp_path: Path, store: Callable[..., None]
+) -> None:
+    """Batches of ten; the second one fails behind its store, and comes again."""
+    source = spark.readStream.format("fifo").options(url=url, queue=queue, partitions=2)
+    rows = source.options(reservation=RESERVATION, maxRowsPerTrigger=10).load()
+    work = failing_once(store, 1)
+    with pytest.raises(Exception, match="between the write and the commit"):
+        run(rows, tmp_path, work)
+    run(rows, tmp_path, work)
+
+
+def test_a_queue_goes_to_parquet_once_though_a_batch_comes_again(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, tmp_path: Path
+) -> None:
+    fill(client, queue, ROWS)
+    path = str(tmp_path / "table")
+    store = run_block("store_parquet", path=path)["store_parquet"]
+    drain(spark, cluster.url, queue, tmp_path, store)
+    found = spark.read.parquet(path).selectExpr("cast(body as string) as n", "batch").collect()
+    assert sorted(int(row.n) for row in found) == list(range(ROWS))
+    assert {row.batch for row in found} == {0, 1, 2}
+    assert client.queue(queue).messages == 0
+
+
+def test_a_queue_goes_to_delta_once_though_a_batch_comes_again(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, tmp_path: Path
+) -> None:
+    fill(client, queue, ROWS)
+    path = str(tmp_path / "table")
+    names = {"path": path, "url": cluster.url, "queue": queue, "reservation": RESERVATION}
+    store = run_block("store_delta", **names)["store_delta"]
+    drain(spark, cluster.url, queue, tmp_path, store)
+    table = DeltaTable(path)
+    found = [int(body) for body in table.to_pyarrow_table()["body"].to_pylist()]
+    assert sorted(found) == list(range(ROWS))
+    assert table.version() == 2, "one commit for each batch, none for the one that came again"
+    assert client.queue(queue).messages == 0
+
+
+def test_a_transaction_needs_every_lock_and_follows_from_the_tokens(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    fill(client, queue, 3)
+    read = spark.read.format("fifo").options(url=cluster.url, queue=queue, ackMode="manual")
+    tokens = [row.token for row in read.options(reservation="r").load().collect()]
+    consumer = tokens[0].partition(".")[0]
+    found = fifo.spark.transaction(cluster.url, queue, "r", tokens)
+    assert found == Transaction(f"fifo/{queue}/r/{consumer}", 3)
+    rows = spark.createDataFrame([(tokens[1], "release")], "token string, verdict string")
+    fifo.spark.settle(rows, cluster.url, queue, "r")
+    with pytest.raises(SourceError, match=f"locks of 1 of 3 rows are lost.*: {tokens[1]}; do not"):
+        fifo.spark.transaction(cluster.url, queue, "r", tokens)
+    with pytest.raises(SourceError, match="tokens of 0 reservations"):
+        fifo.spark.transaction(cluster.url, queue, "r", [])
