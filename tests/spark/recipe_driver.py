@@ -43,4 +43,5 @@ def main(recipe: str, url: str, queue: str, folder: Path, killed_behind: int) ->
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], Path(sys.argv[4]), int(sys.argv[5]))
+    recipe, url, queue, folder, killed_behind = sys.argv[1:]
+    main(recipe, url, queue, Path(folder), int(killed_behind))

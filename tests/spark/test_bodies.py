@@ -238,7 +238,8 @@ def descriptors() -> bytes:
     node.field.add(name="next", number=1, type=message, label=one, type_name=".shop.Node")
     time = descriptor_pb2.FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(time)
-    return descriptor_pb2.FileDescriptorSet(file=[time, file]).SerializeToString()
+    found: bytes = descriptor_pb2.FileDescriptorSet(file=[time, file]).SerializeToString()
+    return found
 
 
 MESSAGE = {

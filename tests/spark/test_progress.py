@@ -45,9 +45,8 @@ def test_the_progress_has_the_age_of_what_is_first_in_line(
     fill(client, queue, 3)
     source = spark.readStream.format("fifo").options(url=cluster.url, queue=queue, reservation="r")
     rows = source.option("maxRowsPerTrigger", 2).load()
-    writer = rows.writeStream.foreachBatch(lambda batch, _: batch.collect())
-    started = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
-    query = started.start()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+    query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(WAIT_S)
     ends = [json.loads(one.sources[0].latestOffset) for one in query.recentProgress]
     assert ends[0]["ready"] == 1

@@ -210,8 +210,8 @@ class _MessageTypes:
 
 def _is_repeated(field: Any) -> bool:
     """Newer versions of protobuf warn of `label`."""
-    found: bool = getattr(field, "is_repeated", None)
-    return field.label == field.LABEL_REPEATED if found is None else found
+    found = getattr(field, "is_repeated", None)
+    return bool(field.label == field.LABEL_REPEATED if found is None else found)
 
 
 def _present(name: str, get: _Get) -> _Get:
