@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 NODE_PORTS = tuple(10 * node + use for node in range(NODES) for use in (1, 2, 3))
 """`fifo cluster start` gives node i the ports base + 10 i + 1, 2 and 3."""
 
+FIFO = (sys.executable, "-m", "node")
+
 PORT_ATTEMPTS = 5
 PORT_TAKEN = "already in use"
 """Between looking for free ports and using them somebody else may take one: another run, say."""
@@ -54,9 +56,15 @@ class BenchCluster:
     """Three nodes of this machine, in a folder of their own."""
 
     def __init__(
-        self, household: Household, folder: Path, snapshot_bytes: int | None = None
+        self,
+        household: Household,
+        folder: Path,
+        snapshot_bytes: int | None = None,
+        program: Sequence[str] = FIFO,
     ) -> None:
-        """`snapshot_bytes`: of journal between two snapshots, where not the default."""
+        """`snapshot_bytes`: of journal between two snapshots, where not the default. `program`: the
+        command `fifo` of the checkout whose nodes these are."""
+        self._program = program
         self._household = household
         self._folder = folder
         self._snapshot_bytes = snapshot_bytes
@@ -72,7 +80,7 @@ class BenchCluster:
             output = self._folder.with_suffix(f".{attempt}.json")
             process = self._process = self._household.start(
                 f"cluster-{attempt}",
-                *_command("start", self._folder, "--json"),
+                *self._command("start", "--json"),
                 *("--nodes", str(NODES), "--base-port", str(free_base(NODE_PORTS))),
                 stdout=output,
             )
@@ -160,9 +168,12 @@ class BenchCluster:
         leader, _ = await self.leader()
         await applied(node, await commit_index(leader), CATCH_UP_LIMIT_S)
 
+    def _command(self, verb: str, *arguments: str) -> list[str]:
+        return [*self._program, "cluster", verb, "--dir", str(self._folder), *arguments]
+
     def _fifo(self, verb: str, *arguments: str) -> str:
         outcome = subprocess.run(
-            [*_command(verb, self._folder), *arguments],
+            self._command(verb, *arguments),
             capture_output=True,
             text=True,
             env=environment(),
@@ -197,10 +208,6 @@ async def applied(node: Node, goal: int, limit_s: float) -> None:
         return view is not None and int(view["applied"]) >= goal
 
     await until(look, limit_s, f"{node.name} did not catch up")
-
-
-def _command(verb: str, folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "node", "cluster", verb, "--dir", str(folder), *arguments]
 
 
 def _parsed(output: Path) -> dict[str, Any] | None:

@@ -113,6 +113,8 @@ FLOORS: dict[str, Room] = {
         uses="pyspark pyarrow py4j matplotlib rich pika nats",
     ),
     "bench.raft": room(knows="bench node.raft", uses="rich uvloop"),
+    # its driver runs in older checkouts too, which have no loop of their own
+    "bench.rates": room(knows="bench fifo", uses="rich uvloop"),
     "bench.raft.stock": room(
         knows="bench bench.raft", uses="pysyncobj"
     ),  # what ours is held against
@@ -122,7 +124,7 @@ FLOORS: dict[str, Room] = {
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
         " node.raft.pysyncobj node.broker node.backup node.server node.http node.cli"
         " node.testing fifo.testing fifo.celery fifo.dramatiq fifo.taskiq pytest_fifo pyspark_fifo"
-        " node.__main__ fifo.__main__ bench bench.raft tools",
+        " node.__main__ fifo.__main__ bench bench.raft bench.rates tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t pika matplotlib"
         " rich typer click crc32c xdist uvloop mypy opentelemetry msgspec PIL fastavro google"

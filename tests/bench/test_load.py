@@ -31,7 +31,6 @@ from bench.load.workload import (
     shipped,
 )
 from bench.load.workload import parse as workload_of
-from bench.rates import GAP, SPREAD, WORKLOADS, rows_of
 from fifo.histogram import Histogram
 from tests.support.browser import BROWSER_SECONDS, WIDTHS, faults_of, needs_browser
 
@@ -326,17 +325,3 @@ def test_without_an_address_the_options_are_a_usage_error(monkeypatch: pytest.Mo
     monkeypatch.delenv("FIFO_URL", raising=False)
     with pytest.raises(SystemExit):
         parse(["--queue", "q"])
-
-
-def test_the_table_of_rates_has_a_row_per_figure_with_its_median() -> None:
-    """In the order of the workloads, the change of leader last."""
-    measured = {
-        (workload.name, figure): [3.0, 1.0, 2.0]
-        for workload in WORKLOADS
-        for _, figure, _ in workload.figures
-    }
-    measured |= {SPREAD[:2]: [18_000.0], GAP[:2]: [0.5]}
-    rows = rows_of(measured)
-    assert len(rows) == sum(len(workload.figures) for workload in WORKLOADS) + 2
-    assert rows[0][2] == (2, 1, 3)
-    assert rows[-1][0] == "leader killed"

@@ -1,0 +1,75 @@
+"""The table of rates: its figures from what drivers count, and real runs of a row."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.loopback import ClusterFailed
+from bench.processes import environment
+from bench.rates.__main__ import Figures, main, table_of
+from bench.rates.checkout import Checkout, figures_of
+from bench.rates.rows import ACKED, CONFIRM_P50, CONFIRM_P99, CPU, END_P99, PAUSE, PUBLISHED, ROWS
+
+SHOWN = {"messages": 1_000.0, "p50_ms": 1.5, "p99_ms": 9.0, "pause_s": 0.2, "cpu_s": 0.004}
+
+
+def test_figures_are_those_of_the_roles_and_cpu_is_of_all_processes() -> None:
+    acked = SHOWN | {"messages": 500.0}
+    figures = figures_of({"publish": SHOWN, "consume": acked}, 0.012, 2.0)
+    assert (figures[PUBLISHED], figures[ACKED]) == (500.0, 250.0)
+    assert (figures[CONFIRM_P50], figures[END_P99], figures[PAUSE]) == (1.5, 9.0, 0.2)
+    assert figures[CPU] == pytest.approx(20.0)  # 4, 4 and 12 ms for the thousand that were sent
+    assert PUBLISHED not in figures_of({"consume": acked}, 0.0, 2.0)
+
+
+def test_the_table_has_medians_their_ratio_and_a_dash_where_a_row_did_not_run() -> None:
+    old, new = Checkout("old", Path("old"), "python"), Checkout("new", Path("new"), "python")
+    rows = [row for row in ROWS if row.name.endswith(("window 100", "prefetch auto"))]
+    found: Figures = {
+        ("window 100", PUBLISHED, "old"): [20_000.0, 10_000.0, 30_000.0],
+        ("window 100", PUBLISHED, "new"): [40_000.0],
+        ("the same, prefetch auto", ACKED, "new"): [0.5],
+    }
+    assert table_of(found, [old, new], rows) == [
+        ["the same, prefetch auto", PUBLISHED, "-", "-", "", ""],
+        ["the same, prefetch auto", ACKED, "-", "0.50", "", ""],
+        ["window 100", PUBLISHED, "20,000 (10,000 to 30,000)", "40,000", "x 2.00", "x 1.73"],
+    ]
+
+
+def test_a_checkout_without_an_environment_is_refused_with_the_command_that_makes_it(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ClusterFailed, match="make setup"):
+        Checkout.at(tmp_path)
+
+
+@pytest.mark.process
+def test_rows_run_on_a_cluster_of_their_own_and_its_leader_is_killed_at_last() -> None:
+    command = [sys.executable, "-m", "bench.rates", "--runs", "1", "--seconds", "1", "--json"]
+    done = subprocess.run(
+        [*command, "--only", "one confirm at a time", "--only", "leader killed"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)["figures"]
+    assert [one["figure"] for one in report] == [CONFIRM_P50, CONFIRM_P99, CPU, PAUSE]
+    assert all(value > 0 for one in report for value in one["values"])
+
+
+def test_a_row_that_is_not_there_is_refused_with_those_that_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench.rates", "--only", "2 publishers"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "\n  window 100\n" in capsys.readouterr().err
