@@ -760,9 +760,9 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     move = _blocking(BaseClient.move)
     status = _blocking(BaseClient.status)
     transfer_leadership = _blocking(BaseClient.transfer_leadership)
+    finish_upgrade = _blocking(BaseClient.finish_upgrade)
 
     # Publishing.
-
     publish = _blocking(BaseClient.publish)
     publish_many = _blocking(BaseClient.publish_many)
     open_producer = _wrapping(BlockingProducer, BaseClient.open_producer)

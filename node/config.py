@@ -40,6 +40,9 @@ BALANCERS_MAX: Final = 100
 IN_LOG: Final = "log"
 """The value of ``users`` in [cluster] where the users of the log hold."""
 
+AUTOMATIC: Final = "automatic"
+"""The value of ``upgrade`` in [cluster] where an upgrade is finished as soon as it can be."""
+
 SECRET_BYTES_MIN: Final = 16
 """A shorter secret could be guessed from one recorded handshake between two nodes."""
 
@@ -196,6 +199,7 @@ class ClusterConfig:
     users: tuple[User, ...] = ()
     users_in_log: bool = False
     balancers: tuple[Network, ...] = ()
+    upgrade_automatic: bool = False
     path: Path | None = None
     secret_file: Path | None = None
 
@@ -297,6 +301,7 @@ def examine(path: Path) -> tuple[ClusterConfig | None, list[ConfigError]]:
         users=users or (),
         users_in_log=cluster.users_in_log,
         balancers=cluster.balancers,
+        upgrade_automatic=cluster.upgrade_automatic,
         path=path,
         secret_file=cluster.secret_file,
     )
@@ -310,6 +315,7 @@ class _ClusterKeys(NamedTuple):
     secret_file: Path | None
     users_in_log: bool
     balancers: tuple[Network, ...]
+    upgrade_automatic: bool
 
 
 def _cluster_keys(top: Table, folder: Path) -> _ClusterKeys:
@@ -320,9 +326,12 @@ def _cluster_keys(top: Table, folder: Path) -> _ClusterKeys:
     if users not in (None, IN_LOG):
         raise cluster.error("users", f'{users!r}: must be "{IN_LOG}", or left out')
     balancers = _networks(cluster, "balancers")
+    upgrade = cluster.optional_text("upgrade")
+    if upgrade not in (None, AUTOMATIC):
+        raise cluster.error("upgrade", f'{upgrade!r}: must be "{AUTOMATIC}", or left out')
     cluster.finish()
     secret_path = None if secret_file is None else folder / secret_file
-    return _ClusterKeys(name, secret_path, users == IN_LOG, balancers)
+    return _ClusterKeys(name, secret_path, users == IN_LOG, balancers, upgrade == AUTOMATIC)
 
 
 def _networks(table: Table, key: str) -> tuple[Network, ...]:
@@ -369,6 +378,8 @@ def to_toml(config: ClusterConfig) -> str:
         lines.append(f"users = {quoted(IN_LOG)}")
     if config.balancers:
         lines.append(f"balancers = [{', '.join(quoted(str(one)) for one in config.balancers)}]")
+    if config.upgrade_automatic:
+        lines.append(f"upgrade = {quoted(AUTOMATIC)}")
     for node in config.nodes:
         lines += [
             "",

@@ -17,6 +17,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -24,7 +25,7 @@ from fifo.wire import Code, encode
 from fifo.wire.messages import Error
 from node import certificates
 from node.absences import Absences
-from node.broker import entry, limits
+from node.broker import entry, limits, upgrade
 from node.broker.audit import AuditFiles, AuditLog
 from node.broker.broker import Broker
 from node.broker.connections.authentication import Authentication
@@ -43,6 +44,7 @@ from node.broker.turns import Turns
 from node.certificates import CertificateUnreadable
 from node.collector import Collector
 from node.config import ClusterConfig, NodeConfig, to_toml
+from node.journal import notebook
 from node.peers.tls import CertificateUnusable
 from node.raft import (
     Journal,
@@ -158,6 +160,8 @@ class Node:
         self._client_contexts: list[ssl.SSLContext] = []
         self._stopping = False
         self._audit: AuditLog | None = None
+        self._notebook: Worker | None = None
+        self._storage: Storage
         self._stopped: asyncio.Future[None]
         self._ended: str | None = None
         self._looked_at = self._swept_at = self._started_at = self._env.clock()
@@ -240,7 +244,7 @@ class Node:
             self._audit = AuditLog(files, self._env.worker("audit"))
             self.broker.keep_audit(self._audit, files.open())
         self._last_index_at_start = self._raft.status().last_index
-        self.broker.attach(self._raft)
+        self.broker.attach(self._raft, self._make_upgrade())
         await self._raft.start()
         self.broker.follow_users()
         self._listener = self._env.listener(context, self._accept, self.config.balancers)
@@ -250,10 +254,37 @@ class Node:
         self._turns.ask()
         self._housekeeping()
 
+    def _make_upgrade(self) -> upgrade.Upgrade:
+        """Go on with what this node remembers of what the members can speak."""
+        port, storage = self._peer_port, self._storage
+        assert port is not None, "Raft is open"
+        members = [node.name for node in self.config.nodes]
+        worker = self._env.worker("notebook")
+        self._notebook = worker
+
+        def failed(error: BaseException | None) -> None:
+            if error is not None:
+                logger.warning("event=notebook_not_written error=%s", error)
+
+        def changed() -> None:
+            notes = {upgrade.NOTES: upgrade.noted(port.versions.known)}
+            worker.run(partial(notebook.write, storage, notes), failed)
+
+        remembered = upgrade.remembered(notebook.read(storage), members)
+        port.versions.begin(upgrade.own(), upgrade.SILENT, remembered, changed)
+        return upgrade.Upgrade(
+            self.me.name,
+            members,
+            port.versions,
+            use_protocol=port.use_protocol,
+            automatic=self.config.upgrade_automatic,
+        )
+
     def _open_raft(self, config: RaftConfig) -> RaftNode:
         env = self._env
+        self._storage = env.storage(self.me.data_dir)
         journal = Journal.open(
-            env.storage(self.me.data_dir),
+            self._storage,
             cluster_id=self.config.cluster_id,
             node=self.me.name,
             limits=env.journal_limits,
@@ -456,6 +487,8 @@ class Node:
             self._listener = None
         self.broker.abort_all()
         self.authentication.close()
+        if self._notebook is not None:
+            self._notebook.close()
         raft, self._raft = self._raft, None
         if raft is not None:
             await raft.close()

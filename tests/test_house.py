@@ -82,7 +82,8 @@ FLOORS: dict[str, Room] = {
         uses="msgpack sortedcontainers",
     ),
     "node.server": room(
-        knows="fifo.words fifo.machine fifo.wire node.peers node.raft node.broker node",
+        knows="fifo.words fifo.machine fifo.wire node.journal node.peers node.raft node.broker"
+        " node",
         uses="uvloop",
     ),
     "node.backup": room(

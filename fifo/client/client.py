@@ -54,6 +54,7 @@ from fifo.client.publishing.producer import Producer
 from fifo.client.publishing.publisher import Batch, Publisher, item
 from fifo.client.scanning import ScanVerbs
 from fifo.client.spec import QueueSpec, changes_to_wire, expiry_warning
+from fifo.client.upgrading import UpgradeVerbs
 from fifo.client.users import UserVerbs
 from fifo.client.views import (
     AuditView,
@@ -105,7 +106,7 @@ _OWN: Final = 0
 """The session's own producer, on the wire."""
 
 
-class BaseClient(MessageVerbs, UserVerbs, ScanVerbs, SettlesElsewhere, Generic[M]):
+class BaseClient(MessageVerbs, UserVerbs, UpgradeVerbs, ScanVerbs, SettlesElsewhere, Generic[M]):
     """Everything but the class of the messages; programs use `Client`."""
 
     def __init__(

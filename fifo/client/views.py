@@ -506,6 +506,9 @@ class NodeStatus(View):
     """The version of the node's program."""
     machine_version: int = _sent("machine_version", 0)
     """The highest version of the queue machine that it knows."""
+    versions: Mapping[str, Any] = _map("versions")
+    """The version of the cluster: `used`, what this node `can`, its `members`, and `finish`: what
+    the end of an upgrade would turn on, and what is in the way."""
     wall_ms: int = _sent("wall_ms", 0)
     """Its wall clock, in milliseconds since 1970."""
     connections: int = _sent("connections", 0)

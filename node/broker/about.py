@@ -19,7 +19,7 @@ class About:
     def __init__(self, wall_ms: Callable[[], int], connections_max: int) -> None:
         self._wall_ms = wall_ms
         self._connections_max = connections_max
-        self._version = _version()
+        self._version = release()
         self.certificates: Mapping[str, int] = {}
         """The ends of the certificates that are shown, by port, in milliseconds since 1970."""
         self.configuration = ""
@@ -38,7 +38,7 @@ class About:
         }
 
 
-def _version() -> str:
+def release() -> str:
     """The version of the distribution; empty where the code runs without one."""
     try:
         return version("fifo-quorum")

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from fifo.machine.contract import Machine, Refused, Reply
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
+from fifo.wire.upgrading import FinishUpgrade
 from node.broker import limits
 from node.journal.audit import AuditFiles, Line
 from node.journal.io.jobs import Worker
@@ -39,6 +40,7 @@ AUDITED: Final[Mapping[type[Message], str]] = {
     wire.ForgetProducer: "forget_producer",
     wire.TransferLeadership: "transfer_leadership",
     wire.ManageUser: "user",
+    FinishUpgrade: "finish_upgrade",
 }
 """The requests that change what an operator set, or do an operator's work. Publishing, consuming
 and settling are the work itself, and counted instead."""

@@ -31,10 +31,15 @@ class Batch(Generic[C]):
     area_bytes: int = 0
     size_bytes: int = entry.OVERHEAD_BYTES
     weight: int = 0
+    version: int = 0
+    """The highest machine version that one of the commands needs, above the one in use."""
 
-    def parts(self, *, stamp_ms: int, wall_ms: int) -> list[Buffer]:
-        """Return the entry as parts for a single join."""
-        return entry.pack(self.packed, self.area, stamp_ms=stamp_ms, wall_ms=wall_ms)
+    def parts(self, *, version: int, stamp_ms: int, wall_ms: int) -> list[Buffer]:
+        """Return the entry as parts for a single join; `version`: the one in use."""
+        needed = self.version if self.version > version else version
+        return entry.pack(
+            self.packed, self.area, version=needed, stamp_ms=stamp_ms, wall_ms=wall_ms
+        )
 
 
 class Batcher(Generic[C]):
@@ -49,12 +54,19 @@ class Batcher(Generic[C]):
         """Bytes of all commands that have not been taken; 0 only while there is none."""
 
     def add(
-        self, build: Callable[[int], Sequence[Any]], context: C, raw: Buffer = b"", *, weight: int
+        self,
+        build: Callable[[int], Sequence[Any]],
+        context: C,
+        raw: Buffer = b"",
+        *,
+        weight: int,
+        version: int = 0,
     ) -> None:
         """Gather one command with its raw part.
 
         `build` returns the command's plain form, given the offset of `raw` in the entry's area.
-        `weight`: microseconds that applying the command may take.
+        `weight`: microseconds that applying the command may take; `version`: the machine version
+        that it needs, where that is not in use yet.
         """
         raw_bytes = len(raw)
         batch = self._open
@@ -77,6 +89,8 @@ class Batcher(Generic[C]):
             batch.area_bytes += raw_bytes
         batch.size_bytes += size
         batch.weight += weight
+        if version > batch.version:
+            batch.version = version
         self.gathered_bytes += size
 
     def due(self, now: float, *, in_flight: int) -> bool:

@@ -37,6 +37,7 @@ from node.broker.requests.table import HANDLERS, VERBS
 from node.broker.role_log import RoleLog
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
+from node.broker.upgrade import Upgrade
 from node.broker.views import View
 from node.config import LimitSettings
 from node.raft import Mark, RaftNode, Seldom
@@ -75,6 +76,7 @@ class Broker:
         self._authentication = authentication
         self._state_taken_over = taken_over
         self._raft: RaftNode
+        self._upgrade: Upgrade
         self._handshake: Handshake
         self._context: Context
         self.leadership: Leadership | None = None
@@ -96,9 +98,11 @@ class Broker:
         self._users_revision = 0
         """Of the users that hold: 0 while those of the file do."""
 
-    def attach(self, raft: RaftNode) -> None:
+    def attach(self, raft: RaftNode, upgrade: Upgrade) -> None:
         """Connect this broker to the Raft node under it, before anything else."""
         self._raft = raft
+        self._upgrade = upgrade
+        upgrade.follow(self.host.machine)
         self.alarms.disk_low_bytes = raft.disk_low_bytes
         self._handshake = Handshake(
             self._identity, raft, self.connections, self._authentication,
@@ -107,7 +111,7 @@ class Broker:
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
             self._settings, self.alarms, self._entropy, self._authentication.rights_of,
-            self._authentication.users, self.connections.of_user, lambda: self.audit,
+            self._authentication.users, self.connections.of_user, lambda: self.audit, upgrade,
         )  # fmt: skip
 
         self._pins = pins = Pins(
@@ -136,6 +140,7 @@ class Broker:
         self.clock.follow(self.host.machine.cluster_time_ms)
         if self._pins is not None:
             self._pins.replaced()
+            self._upgrade.follow(self.host.machine)
         self._state_taken_over()
 
     @property
@@ -163,7 +168,9 @@ class Broker:
             stamp_ms = 0 if last is None else entry.stamp_of(last)
             # Entries before a snapshot are no longer in the log, but cluster time went on in them.
             self.clock.stand(max(stamp_ms, self.host.machine.cluster_time_ms))
-            self.leadership = Leadership(self._context, self._handshake, term)
+            # Nothing was written before: there is no older release to go back to.
+            first = last is None and not self.host.machine.cluster_time_ms
+            self.leadership = Leadership(self._context, self._handshake, term, first=first)
             self.leadership.propose_lead()
 
     def _resign(self, leadership: Leadership) -> None:
@@ -187,6 +194,8 @@ class Broker:
         if self._pins is not None and index > self._pins.awaits:
             self._pins.reaches(index)
         unpacked, batch, outcome = self.host.apply(index, payload)
+        if unpacked.machine_version > self._upgrade.used:
+            self._upgrade.follow(self.host.machine)
         if self.leadership is None:
             self.clock.follow(unpacked.stamp_ms)
         else:
@@ -423,7 +432,8 @@ class Broker:
             alarms=self.alarms,
             roles=self.roles,
         )
-        return {**found, **self.about.view(len(self.connections))}
+        about = self.about.view(len(self.connections))
+        return {**found, **about, "versions": self._upgrade.view()}
 
     def pinned(self) -> tuple[int, int]:
         """(pinned views, messages in the queues that they keep as they were)."""

@@ -15,6 +15,7 @@ from node.broker.counters import Counters
 from node.broker.machine_host import MachineHost
 from node.broker.permissions import Rights
 from node.broker.turns import Turns
+from node.broker.upgrade import Upgrade
 from node.config import LimitSettings
 from node.raft import RaftNode
 
@@ -39,3 +40,4 @@ class Context:
     """To this node, of the user with this name."""
     audit: Callable[[], AuditLog | None]
     """The audit log of this node."""
+    upgrade: Upgrade

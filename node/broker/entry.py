@@ -55,11 +55,14 @@ def pack_command(plain: Sequence[Any]) -> bytes:
 
 
 def pack(
-    packed: Sequence[bytes], area: Sequence[Buffer], *, stamp_ms: int, wall_ms: int
+    packed: Sequence[bytes], area: Sequence[Buffer], *, version: int, stamp_ms: int, wall_ms: int
 ) -> list[Buffer]:
-    """Return an entry as parts for one join: header, packed commands, then the area uncopied."""
+    """Return an entry as parts for one join: header, packed commands, then the area uncopied.
+
+    `version`: the lowest machine version that a program must know to apply it.
+    """
     commands = b"".join([_ARRAY.pack(_ARRAY_32, len(packed)), *packed])
-    header = _HEADER.pack(FORMAT, 0, MACHINE_VERSION, len(commands), stamp_ms, wall_ms)
+    header = _HEADER.pack(FORMAT, 0, version, len(commands), stamp_ms, wall_ms)
     return [header + commands, *area]
 
 

@@ -43,6 +43,7 @@ from node.broker.requests.queries import Queries
 from node.broker.requests.queues import Queues
 from node.broker.requests.redrives import Redrives
 from node.broker.requests.renewal import Renewals
+from node.broker.requests.upgrading import Upgrading
 from node.broker.waiting_gets import WaitingGets
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,10 @@ logger = logging.getLogger(__name__)
 class Leadership:
     """The state and the actions of this node in one term that it leads."""
 
-    def __init__(self, context: Context, handshake: Handshake, term: int) -> None:
+    def __init__(
+        self, context: Context, handshake: Handshake, term: int, *, first: bool = False
+    ) -> None:
+        """`first`: the log has no entry of any leader yet."""
         machine, clocks = context.host.machine, context.clocks
         self.term = term
         self.led = False
@@ -63,7 +67,12 @@ class Leadership:
         self._tick_in_flight = False
         self._tick_again = False
         self.proposals = Proposals(
-            context.raft, clocks, context.turns, context.counters, partial(cost.weight, machine)
+            context.raft,
+            clocks,
+            context.turns,
+            context.counters,
+            partial(cost.weight, machine),
+            context.upgrade,
         )
         self.quotas = Quotas(
             machine, context.settings, context.counters, clocks.now, context.rights_of,
@@ -80,6 +89,13 @@ class Leadership:
         )  # fmt: skip
         self._gets = WaitingGets(clocks.now, machine.ready_for_get)
         self._effects = Effects(self.sessions, self.locks, clocks.cluster, context.host.read_area)
+        self._upgrading = Upgrading(
+            context.upgrade,
+            self.proposer,
+            self.proposals,
+            clocks.now,
+            alone=first or context.upgrade.automatic,
+        )
         self._requests = self._make_handlers()
         self.handlers = table.bound(self._requests)
 
@@ -123,6 +139,7 @@ class Leadership:
                 context.raft, proposer, own_name=context.node, close_session=self.sessions.close
             ),
             audit_reads=AuditReads(context.audit),
+            upgrading=self._upgrading,
         )
 
     # --- the term ---------------------------------------------------------------------------------
@@ -161,6 +178,8 @@ class Leadership:
         self._requests.redrives.begin()
         logger.info("event=leading term=%d index=%d", self.term, index)
         self.admission.begin()
+        if self._upgrading.alone:
+            self._upgrading.look()
 
     def stop(self) -> None:
         """Release what others hold of this term: outcomes to come, and reads of the log."""
@@ -202,6 +221,8 @@ class Leadership:
         self.reads.look()
         self._requests.renewals.look()
         self._requests.redrives.look()
+        if self._upgrading.alone:
+            self._upgrading.look()
         full = self._look_for_due()
         self._requests.notices.look(full=full)
 

@@ -95,6 +95,10 @@ REQUESTS_TIMED_MAX: Final = 4_096
 LOOK_SECONDS: Final = 0.05
 """Period of the lock clock: a fifth of the 250 ms by which an expiry may be late."""
 
+UPGRADE_LOOK_SECONDS: Final = 1.0
+"""A leader that raises the version without being asked looks this often whether it may: a member
+that starts is connected and has said what it can within a second."""
+
 DUE_SOON_MS: Final = 1_000
 """A tick shares its entry with other commands only if nothing but the locks that it names falls due
 for this long, which is longer than a batch waits for its entry."""

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from fifo.wire import messages as wire
 from fifo.wire import pins
 from fifo.wire.messages import Message
+from fifo.wire.upgrading import FinishUpgrade
 from node.broker import limits
 from node.users import Permission, Quota, Token, User
 
@@ -183,6 +184,11 @@ def _operate(rights: Rights, message: Message) -> Refusals:
         yield f"user {rights.user.name} may not change who leads (operate = true)"
 
 
+def _finish_upgrade(rights: Rights, message: Message) -> Refusals:
+    if not rights.user.operate:
+        yield f"user {rights.user.name} may not finish an upgrade (operate = true)"
+
+
 def _manage_user(rights: Rights, message: Message) -> Refusals:
     if not rights.user.operate:
         yield f"user {rights.user.name} may not look at or change users (operate = true)"
@@ -226,6 +232,7 @@ _NEEDS.update(
         pins.PinRead: _read_pinned,
         wire.Status: _status,
         wire.TransferLeadership: _operate,
+        FinishUpgrade: _finish_upgrade,
         wire.ManageUser: _manage_user,
         wire.Audit: _audit,
     }

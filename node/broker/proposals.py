@@ -20,6 +20,7 @@ from node.broker.batcher import Batch, Batcher
 from node.broker.clock import Clocks
 from node.broker.counters import Counters
 from node.broker.turns import Turns
+from node.broker.upgrade import Upgrade
 from node.raft import Outcome, RaftNode
 
 logger = logging.getLogger(__name__)
@@ -68,9 +69,12 @@ class Proposals:
         turns: Turns,
         counters: Counters,
         weigh: Callable[[Plain], int],
+        upgrade: Upgrade,
     ) -> None:
-        """`weigh`: microseconds that applying a command, in its plain form, may take."""
+        """`weigh`: microseconds that applying a command, in its plain form, may take; `upgrade`
+        knows the version in use."""
         self._raft = raft
+        self._upgrade = upgrade
         self._clocks = clocks
         self._now = clocks.now
         self._turns = turns
@@ -101,6 +105,7 @@ class Proposals:
         *,
         weight: int,
         raw: Buffer = b"",
+        version: int = 0,
     ) -> None:
         """Gather one command with its raw part; see `Batcher.add`. `build` must be valid input."""
         if not self.batcher.gathered_bytes:
@@ -109,7 +114,7 @@ class Proposals:
                 self._turns.within(limits.GATHER_SECONDS)
             else:
                 self._turns.ask()
-        self.batcher.add(build, waiter, raw, weight=weight)
+        self.batcher.add(build, waiter, raw, weight=weight, version=version)
 
     def propose_command(self, command: Command, waiter: Waiter | None) -> None:
         """Gather one command without a raw part."""
@@ -161,7 +166,11 @@ class Proposals:
             self._done(ticket, waiters, outcome, index)
 
         clocks = self._clocks
-        parts = batch.parts(stamp_ms=clocks.cluster.stamp_ms(), wall_ms=clocks.wall_ms())
+        parts = batch.parts(
+            version=self._upgrade.used,
+            stamp_ms=clocks.cluster.stamp_ms(),
+            wall_ms=clocks.wall_ms(),
+        )
         self._raft.submit(parts, done)
 
     def wait(self) -> float | None:

@@ -16,6 +16,7 @@ from fifo.machine.contract import limits as machine_limits
 from fifo.wire import Code
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
+from fifo.wire.upgrading import FinishUpgrade
 from node.broker import limits
 from node.broker.counters import Counters
 from node.broker.permissions import Rights
@@ -43,6 +44,7 @@ FREE: Final[frozenset[type[Message]]] = frozenset(
         wire.NoticeAck,
         wire.Close,
         wire.TransferLeadership,
+        FinishUpgrade,
     }
 )
 """Requests that no rate refuses: they make room, or keep what a client has."""

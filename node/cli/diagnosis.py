@@ -168,8 +168,18 @@ def _versions(seen: Seen) -> Iterator[Finding]:
     versions = {node["node"]: node.get("version") or "unknown" for node in seen.up}
     if len(set(versions.values())) > 1:
         shown = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-        fix = "run one version on all nodes: stop all, install, start all"
-        yield error("versions", "cluster", f"the nodes have different versions: {shown}", fix)
+        fix = "install one release on all nodes, one by one; then: fifo upgrade finish"
+        yield warning("versions", "cluster", f"the nodes have different versions: {shown}", fix)
+        return
+    for node in seen.up:
+        view = node.get("versions")
+        if view and view["finish"]["version"] > view["used"]:
+            fact = (
+                f"version {view['used']} is in use, and all nodes know {view['finish']['version']}"
+            )
+            fix = "when there is no way back to the older release: fifo upgrade finish"
+            yield advice("versions", "cluster", fact, fix)
+            return
 
 
 def _certificates(seen: Seen) -> Iterator[Finding]:

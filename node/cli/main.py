@@ -29,6 +29,7 @@ from node.cli import (
     output,
     people,
     queue,
+    upgrade,
     user,
 )
 from node.cli.apply import apply, export
@@ -62,6 +63,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(people.app, name="session")
 app.add_typer(message.app, name="message")
 app.add_typer(backup.app, name="backup", epilog="Example: fifo backup --to orders.backup")
+app.add_typer(upgrade.app, name="upgrade")
 for command, example in (
     (serve, "fifo serve --config cluster.toml --node n1"),
     (status, "fifo status --json"),

@@ -4,7 +4,8 @@ Owns the frame format between members (raft.md 3.3), specified in `docs/protocol
 u32 header length, u32 raw length (little endian), a msgpack array as header, then raw bytes. The
 header begins with the frame's type; every field has a type and a range, and anything else is a
 `FrameInvalid`, after which the connection is closed. A change of any frame raises
-`PROTOCOL_VERSION`. No frame can carry code, a pickle or a command to be forwarded.
+`PROTOCOL_NEWEST`; `fifo/words/versions.py` says from when on that is used. No frame can carry code,
+a pickle or a command to be forwarded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 
     from node.peers.message import Message
 
-PROTOCOL_VERSION: Final = 4
+PROTOCOL_OLDEST: Final = 4
+"""The protocol of 0.1.0, whose members do not say what they can."""
+
+PROTOCOL_NEWEST: Final = 5
+"""The protocol in which every member says it, by `versions`."""
+
 LENGTHS: Final = struct.Struct("<II")
 UINT_MAX: Final = 2**62
 """Terms, indexes and rounds stay far below; a larger one is a mistake or an attack."""
@@ -63,6 +69,27 @@ def _uints(value: object) -> bool:
         return False
     return not value or (
         set(map(type, value)) == {int} and min(value) >= 0 and max(value) < UINT_MAX
+    )
+
+
+def _label(value: object) -> bool:
+    return isinstance(value, str) and len(value.encode()) <= limits.LABEL_BYTES_MAX
+
+
+def _ranges(value: object) -> bool:
+    """Whether it is a list of a part's name, the lowest and the highest version of it."""
+    return (
+        type(value) is list
+        and len(value) <= limits.PARTS_MAX
+        and all(
+            type(one) is list
+            and len(one) == 3
+            and _name(one[0])
+            and _uint(one[1])
+            and _uint(one[2])
+            and one[1] <= one[2]
+            for one in value
+        )
     )
 
 
@@ -110,6 +137,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     "proof": (3, (("proof", _proof),)),
     "welcome": (4, (("proof", _proof),)),
     "keepalive": (8, ()),
+    "versions": (9, (("release", _label), ("ranges", _ranges))),
     "append_entries": (16, _APPEND),
     "next_node_idx": (
         17,

@@ -7,6 +7,10 @@ proves nothing, and tells nothing, to one who has not proved itself.
 
 It proves the peer at connect time only: on networks that others can write to, TLS has to go
 around it.
+
+The hello of 0.1.0 has fixed fields, and is the only one that its members take. So a member of
+today says the same one until the cluster is done with them, and shows by how its incarnation begins
+that it says more behind the handshake.
 """
 
 from __future__ import annotations
@@ -14,12 +18,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgpack
 
 from node.journal.errors import NodeError
-from node.peers.frames import INCARNATION_BYTES, NONCE_BYTES, PROTOCOL_VERSION
+from node.peers.frames import (
+    INCARNATION_BYTES,
+    NONCE_BYTES,
+    PROTOCOL_NEWEST,
+    PROTOCOL_OLDEST,
+)
 from node.peers.message import SAME_VERSION, Message
 
 if TYPE_CHECKING:
@@ -28,6 +37,15 @@ if TYPE_CHECKING:
 
 class PeerRefused(NodeError):
     """A handshake that did not prove a member of this cluster; the reason is for our log only."""
+
+
+class PeerOutdated(PeerRefused):
+    """A hello of a member that does not speak the protocol in use. `answer` is no answer that it
+    takes, so that it writes a line about versions, which a closed connection does not make it."""
+
+    def __init__(self, problem: str, answer: Message) -> None:
+        super().__init__(problem)
+        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +58,58 @@ class Identity:
     incarnation: bytes
 
 
+TELLS: Final = b"fifo>=5\0"
+"""The first bytes of the incarnation of a member that says what it can, by `versions`. 0.1.0 draws
+all 16 bytes: one start in 2^64 of it begins so."""
+
+
 def new_incarnation(entropy: Callable[[int], bytes]) -> bytes:
     """A random name for this start of the process."""
-    return entropy(INCARNATION_BYTES)
+    return TELLS + entropy(INCARNATION_BYTES)[len(TELLS) :]
 
 
 class _Side:
     """State that both sides of a handshake keep."""
 
-    def __init__(self, identity: Identity, entropy: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, identity: Identity, entropy: Callable[[int], bytes], used: int = PROTOCOL_OLDEST
+    ) -> None:
+        """`used`: the protocol that the cluster uses, as far as this member knows."""
         self._identity = identity
         self._nonce = entropy(NONCE_BYTES)
+        self._used = used
         self._transcript: bytes = b""
         self.peer = ""
         self.peer_incarnation = b""
 
-    def _agree(self, dialer: tuple[str, bytes, bytes], listener: tuple[str, bytes, bytes]) -> None:
+    @property
+    def peer_tells(self) -> bool:
+        """Whether the other side says what it can once it is proven, and takes it said."""
+        return self.peer_incarnation.startswith(TELLS)
+
+    def _agree(
+        self,
+        version: int,
+        dialer: tuple[str, bytes, bytes],
+        listener: tuple[str, bytes, bytes],
+    ) -> None:
         cluster_id = self._identity.cluster_id
-        self._transcript = msgpack.packb([PROTOCOL_VERSION, cluster_id, *dialer, *listener])
+        self._transcript = msgpack.packb([version, cluster_id, *dialer, *listener])
 
     def _proof(self, role: bytes) -> bytes:
         return hmac.digest(self._identity.secret, role + self._transcript, hashlib.sha256)
+
+    def _hello_to(self, peer: str) -> Message:
+        identity = self._identity
+        return {
+            "type": "hello",
+            "version": self._used,
+            "cluster_id": identity.cluster_id,
+            "from": identity.name,
+            "to": peer,
+            "incarnation": identity.incarnation,
+            "nonce": self._nonce,
+        }
 
     def _own(self) -> tuple[str, bytes, bytes]:
         return (self._identity.name, self._identity.incarnation, self._nonce)
@@ -78,28 +127,26 @@ _DIALER, _LISTENER = b"fifo peer dialer\0", b"fifo peer listener\0"
 class DialerSide(_Side):
     """The side that opened the connection."""
 
-    def __init__(self, identity: Identity, entropy: Callable[[int], bytes], peer: str) -> None:
-        super().__init__(identity, entropy)
+    def __init__(
+        self,
+        identity: Identity,
+        entropy: Callable[[int], bytes],
+        peer: str,
+        used: int = PROTOCOL_OLDEST,
+    ) -> None:
+        super().__init__(identity, entropy, used)
         self.peer = peer
 
     def hello(self) -> Message:
         """The first frame."""
-        identity = self._identity
-        return {
-            "type": "hello",
-            "version": PROTOCOL_VERSION,
-            "cluster_id": identity.cluster_id,
-            "from": identity.name,
-            "to": self.peer,
-            "incarnation": identity.incarnation,
-            "nonce": self._nonce,
-        }
+        return self._hello_to(self.peer)
 
     def received(self, message: Message) -> tuple[Message | None, bool]:
         """The answer to send, and whether the peer is proven now. Raises `PeerRefused`."""
         if message["type"] == "challenge" and not self._transcript:
             self.peer_incarnation = message["incarnation"]
-            self._agree(self._own(), (self.peer, message["incarnation"], message["nonce"]))
+            other = (self.peer, message["incarnation"], message["nonce"])
+            self._agree(self._used, self._own(), other)
             return {"type": "proof", "proof": self._proof(_DIALER)}, False
         if message["type"] == "welcome" and self._transcript:
             self._check(message, _LISTENER)
@@ -114,9 +161,13 @@ class ListenerSide(_Side):
     """The side that accepted the connection. `members` are the names that may dial it."""
 
     def __init__(
-        self, identity: Identity, entropy: Callable[[int], bytes], members: frozenset[str]
+        self,
+        identity: Identity,
+        entropy: Callable[[int], bytes],
+        members: frozenset[str],
+        used: int = PROTOCOL_OLDEST,
     ) -> None:
-        super().__init__(identity, entropy)
+        super().__init__(identity, entropy, used)
         self._members = members
 
     def received(self, message: Message) -> tuple[Message | None, bool]:
@@ -131,10 +182,10 @@ class ListenerSide(_Side):
 
     def _hello(self, message: Message) -> Message:
         identity = self._identity
-        if message["version"] != PROTOCOL_VERSION:
+        if not PROTOCOL_OLDEST <= message["version"] <= PROTOCOL_NEWEST:
             raise PeerRefused(
                 f"{message['from']!r} speaks protocol version {message['version']}, this node "
-                f"{PROTOCOL_VERSION}; {SAME_VERSION}"
+                f"{PROTOCOL_OLDEST} to {PROTOCOL_NEWEST}; {SAME_VERSION}"
             )
         if message["cluster_id"] != identity.cluster_id:
             raise PeerRefused(
@@ -155,7 +206,18 @@ class ListenerSide(_Side):
             )
         self.peer = message["from"]
         self.peer_incarnation = message["incarnation"]
-        self._agree((self.peer, self.peer_incarnation, message["nonce"]), self._own())
+        if message["version"] < self._used and not self.peer_tells:
+            raise PeerOutdated(
+                f"{self.peer!r} runs a release that speaks protocol version {message['version']}, "
+                f"and this cluster uses {self._used} since `fifo upgrade finish`; install the "
+                f"release of the other nodes on {self.peer!r}",
+                self._hello_to(self.peer),
+            )
+        self._agree(
+            message["version"],
+            (self.peer, self.peer_incarnation, message["nonce"]),
+            self._own(),
+        )
         return {
             "type": "challenge",
             "incarnation": identity.incarnation,

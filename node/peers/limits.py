@@ -25,6 +25,12 @@ FRAME_BYTES_MAX: Final = 8 * MIB
 HANDSHAKE_BYTES_MAX: Final = 2 * KIB
 """A whole frame of a peer that has not proved who it is."""
 
+LABEL_BYTES_MAX: Final = 64
+"""A release that a member says it is of."""
+
+PARTS_MAX: Final = 32
+"""Parts of which a member says its range; there are six."""
+
 HANDSHAKE_SECONDS: Final = 3.0
 """A connection that is not authenticated after this is closed."""
 

@@ -24,10 +24,18 @@ from node.peers import limits
 from node.peers.accepting import Acceptor, listening_socket
 from node.peers.dialing import Dialing, DialingSockets
 from node.peers.frames import HANDSHAKE_TYPES, Bytes, Decoder, FrameInvalid, encode
-from node.peers.handshake import DialerSide, Identity, ListenerSide, PeerRefused, new_incarnation
+from node.peers.handshake import (
+    DialerSide,
+    Identity,
+    ListenerSide,
+    PeerOutdated,
+    PeerRefused,
+    new_incarnation,
+)
 from node.peers.message import MessageRefused, PeerNode
 from node.peers.seldom import Seldom
 from node.peers.tls import names_in
+from node.peers.versions import PeerVersions
 
 if TYPE_CHECKING:
     import random
@@ -183,7 +191,9 @@ class PeerLink(asyncio.BufferedProtocol):
             phase = "after" if self.proven else "during"
             raise FrameInvalid(f"unexpected {message['type']} {phase} the handshake")
         if self.proven:
-            if message["type"] != "keepalive":
+            if message["type"] == "versions":
+                self._owner.link_said(self, message)
+            elif message["type"] != "keepalive":
                 self._owner.link_received(self, message)
             return
         answer, proven = self._side.received(message)
@@ -194,6 +204,10 @@ class PeerLink(asyncio.BufferedProtocol):
             self.proven = self._decoder.trusted = True
             self._watch()
             self._owner.link_proven(self)
+            if self._side.peer_tells:
+                self.send(self._owner.versions.frame)
+            else:
+                self._owner.link_said(self, None)
 
     def _check_certificate(self) -> None:
         """With TLS, the other side is who it says only if its certificate says so too."""
@@ -206,16 +220,21 @@ class PeerLink(asyncio.BufferedProtocol):
 
     def _answer_stranger(self) -> None:
         """Leave a word for a client of the queue that took this for the client port."""
-        transport = self._socket
-        if transport is not None and not self.proven and isinstance(self._side, ListenerSide):
-            transport.write(self._owner.stranger_answer)
-            # Not aborted as by `close`, which would drop the answer.
-            self._socket = None
+        if not self.proven and isinstance(self._side, ListenerSide):
+            self._leave(self._owner.stranger_answer)
+
+    def _leave(self, *last: Bytes) -> None:
+        """Close behind these bytes: `close` aborts, and would drop them."""
+        transport, self._socket = self._socket, None
+        if transport is not None:
+            transport.writelines(last)
             transport.close()
 
     def _refuse(self, error: Exception) -> None:
         if self.proven or self._owner.may_log_refusal(self._host):
             logger.warning("raft: closing the connection of peer %s: %s", self.peer or "?", error)
+        if isinstance(error, PeerOutdated):
+            self._leave(*encode(error.answer))
         self.close()
 
     def _expired(self) -> None:
@@ -322,6 +341,7 @@ class TcpTransport:
         """Where it listens (the port is the real one where 0 was asked for)."""
         self._closing = False
         self.connection_seconds = config.connection_seconds
+        self.versions = PeerVersions()
         self.counters = TransportCounters()
 
     # --- for its node ---
@@ -360,6 +380,18 @@ class TcpTransport:
                 buffers = [b"".join(buffers)]
             self._last_sent, self._last_encoded = message, (buffers, size)
         return self._last_encoded
+
+    def use_protocol(self, version: int) -> None:
+        """Speak this protocol from now on, or a later one that is used already; members that
+        cannot are disconnected."""
+        self.versions.used = max(self.versions.used, version)
+        for link in list(self._links.values()):
+            if not self.versions.may_stay(link.peer):
+                logger.warning(
+                    "event=peer_outdated node=%s advice=install the release of the other nodes",
+                    link.peer,
+                )
+                link.close()
 
     # --- life ---
 
@@ -419,11 +451,16 @@ class TcpTransport:
         if self._unproven:
             next(iter(self._unproven)).close()
 
+    def listener_side(self) -> ListenerSide:
+        """The handshake of an accepted connection."""
+        members, used = self._dialing_members, self.versions.used
+        return ListenerSide(self._identity, self._entropy, members, used)
+
     async def _take_in(self, accepted: socket.socket, _peer: object) -> None:
         """An accepted socket becomes a connection; with TLS, once both sides are verified."""
         self.counters.accepted_total += 1
         loop = asyncio.get_running_loop()
-        side = ListenerSide(self._identity, self._entropy, self._dialing_members)
+        side = self.listener_side()
         tls = self._listening_tls
         patience = None if tls is None else limits.HANDSHAKE_SECONDS
         try:
@@ -454,7 +491,7 @@ class TcpTransport:
 
     async def _dial_once(self, name: str, dialing: Dialing) -> PeerLink | None:
         """A connection to a peer, not proven yet; None where it is not there."""
-        side = DialerSide(self._identity, self._entropy, name)
+        side = DialerSide(self._identity, self._entropy, name, self.versions.used)
         try:
             async with asyncio.timeout(limits.DIAL_SECONDS):
                 return await dialing.connect(partial(PeerLink, self, side), self._dialing_tls)
@@ -484,8 +521,19 @@ class TcpTransport:
             older.close()
             self._receiver.disconnected(node, replaced=True)
         self._links[link.peer] = link
+        self.versions.heard.discard(link.peer)
         link.node = node
         self._receiver.connected(node)
+
+    def link_said(self, link: PeerLink, message: Message | None) -> None:
+        """A proven peer says what it can, or is one that does not. Raises `PeerRefused` where it
+        cannot speak what is used."""
+        self.versions.said(link.peer, message)
+        if not self.versions.may_stay(link.peer):
+            raise PeerRefused(
+                f"{link.peer!r} does not speak protocol version {self.versions.used}, which this "
+                f"cluster uses; install the release of the other nodes on {link.peer!r}"
+            )
 
     def link_received(self, link: PeerLink, message: Message) -> None:
         """A frame of a proven peer, on the one connection that counts: an older one is closed, and
@@ -497,5 +545,6 @@ class TcpTransport:
         self._unproven.pop(link, None)
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
+            self.versions.heard.discard(link.peer)
             if not self._closing:
                 self._receiver.disconnected(self._nodes[link.peer])

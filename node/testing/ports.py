@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from node.peers.dialing import Made
-from node.peers.handshake import ListenerSide
 from node.peers.transport import PeerLink
 from node.raft import RaftConfig, TcpTransport
 
@@ -49,8 +48,7 @@ class PeerPort(TcpTransport):
                 self._tasks.append(loop.create_task(self._dial(name, address)))
 
     def _accepted(self) -> PeerLink:
-        side = ListenerSide(self._identity, self._entropy, self._dialing_members)
-        return PeerLink(self, side)
+        return PeerLink(self, self.listener_side())
 
     async def close(self) -> None:
         """End in order."""

@@ -57,6 +57,7 @@ from fifo.wire.messages import (
     Welcome,
 )
 from fifo.wire.pins import Page, Paged, Pin, PinPiece, PinQuery, PinRead, Unpin
+from fifo.wire.upgrading import FinishUpgrade
 
 SESSION: Final = bytes(range(16))
 INCARNATION: Final = bytes(range(16, 32))
@@ -195,6 +196,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     ),
     PinRead(b"p" * 16, "state", 65_536, False),
     PinPiece(131_072, True, b"d" * 32, ((17, 400),)),
+    FinishUpgrade(),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

@@ -26,6 +26,7 @@ from fifo.machine.state.positions import PositionMap, Positions
 from fifo.machine.state.tables import Line, Table
 from fifo.machine.types import Attempt, Base, DeadLetter, Suspicion
 from fifo.machine.user_form import UserRecord
+from fifo.words import versions
 from fifo.words.bounds import PRIORITY_DEFAULT
 
 LANES = 10
@@ -33,8 +34,8 @@ LANE_SHIFT = 48
 """A position says where a message stands in its queue: its lane (9 - priority) in the bits from
 this one on, the order of publishing below. So ascending positions are the order of delivery."""
 
-VERSION = 1
-"""The machine version that this code starts a new state with, and the highest that it knows."""
+VERSION = versions.NEWEST
+"""The highest machine version that this code knows; a new state begins with `versions.FIRST`."""
 
 QUEUE_COUNTERS = (
     "published",
@@ -628,7 +629,7 @@ class State:
     """Everything that is replicated."""
 
     def __init__(self) -> None:
-        self.version = VERSION
+        self.version = versions.FIRST
         self.cluster_time_ms = 0
         self.term = 0
         self.lead_epoch = 0  # grows with every lead(term); who has another one is detached

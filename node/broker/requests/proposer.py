@@ -124,6 +124,7 @@ class Proposer:
         placed: Callable[[int], Command] | None = None,
         decided: Callable[[], None] | None = None,
         continues: bool = False,
+        version: int = 0,
     ) -> bool:
         """Check a command, propose it, and answer from its reply; False if it was refused.
 
@@ -131,7 +132,8 @@ class Proposer:
         one for offset 0. `late`: answer after the deliveries of the same entry. `checked`: the
         fields of the frame are bounded as those of the command are. `decided` is called when the
         command is applied, refused, or known not to be applied, before the answer. `continues`:
-        it is not the first command of its request, which the audit log has already.
+        it is not the first command of its request, which the audit log has already. `version`: the
+        machine version that the command needs, where that is not in use yet.
         """
         plain = to_list(command)
         try:
@@ -162,7 +164,7 @@ class Proposer:
         waiter = Waiter(replied, lost=lost, late=late)
         weight = self._proposals.weigh(plain)
         if placed is None:
-            self._proposals.propose(lambda _: plain, waiter, weight=weight)
+            self._proposals.propose(lambda _: plain, waiter, weight=weight, version=version)
         else:
             self._proposals.propose(lambda at: to_list(placed(at)), waiter, weight=weight, raw=raw)
         return True

@@ -12,6 +12,7 @@ from typing import Final
 
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
+from fifo.wire.upgrading import FinishUpgrade
 from node.broker.requests.audit_reads import AuditReads
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
@@ -27,6 +28,7 @@ from node.broker.requests.queries import Queries
 from node.broker.requests.queues import Queues
 from node.broker.requests.redrives import Redrives
 from node.broker.requests.renewal import Renewals
+from node.broker.requests.upgrading import Upgrading
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Handlers:
     managing_users: ManagingUsers
     control: Control
     audit_reads: AuditReads
+    upgrading: Upgrading
 
 
 HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
@@ -77,6 +80,7 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.Audit: lambda term: term.audit_reads.read,
     wire.Close: lambda term: term.control.close,
     wire.TransferLeadership: lambda term: term.control.transfer,
+    FinishUpgrade: lambda term: term.upgrading.finish,
 }
 
 

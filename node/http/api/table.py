@@ -210,6 +210,10 @@ async def _lead(client: Client, given: Given) -> Any:
     return {"leader": given["node"]}
 
 
+async def _finish_upgrade(client: Client, given: Given) -> Any:
+    return {"version": await client.finish_upgrade()}
+
+
 def _options(given: Given) -> dict[str, Any]:
     """The options of a queue as the client takes them: durations are seconds there."""
     return {
@@ -465,4 +469,6 @@ ROUTES: Final[tuple[Route, ...]] = (
           )),
     Route("POST", "/leadership", "transfer_leadership", "Hand the leadership to a node.",
           "operate", _lead, (text("node", "Name of the node.", required=True),)),
+    Route("POST", "/upgrade", "finish_upgrade", "Use what all nodes can; older releases cannot.",
+          "operate", _finish_upgrade),
 )  # fmt: skip

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from node.journal import notebook
 from node.journal.errors import REMEDY, JournalDamaged
 from node.journal.record_files import TEMPORARY_SUFFIX
 from node.journal.reserve import RESERVE_NAME
@@ -74,7 +75,8 @@ def finish(storage: Storage, marker: Marker) -> tuple[Marker, int]:
     is now and how many files there were."""
     count = 0
     for name in storage.listdir():
-        if name not in (MARKER_NAME, _TEMPORARY, RESERVE_NAME) and not is_set_aside(name):
+        kept = name in (MARKER_NAME, _TEMPORARY, RESERVE_NAME) or name in notebook.NAMES
+        if not kept and not is_set_aside(name):
             storage.rename(name, f"{name}.lost-{marker.stamp}")
             count += 1
     storage.sync_folder()

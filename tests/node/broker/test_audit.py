@@ -125,7 +125,7 @@ class Applied:
         """Apply an entry of these commands and notes; the replies."""
         self.index += 1
         packed = [entry.pack_command(one) for one in plain]
-        payload = b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=2))
+        payload = b"".join(entry.pack(packed, [], version=1, stamp_ms=1, wall_ms=2))
         return list(self.host.apply(self.index, memoryview(payload))[2].replies)
 
 

@@ -77,12 +77,12 @@ def test_one_frame_of_the_largest_size_fits_into_an_entry() -> None:
     batcher = gathered(1000, MIB + MIB // 2)
     taken(batcher)
     batch = taken(batcher)
-    assert sum(map(len, batch.parts(stamp_ms=1, wall_ms=2))) <= 2 * MIB
+    assert sum(map(len, batch.parts(version=1, stamp_ms=1, wall_ms=2))) <= 2 * MIB
 
 
 def test_the_size_of_an_entry_equals_the_count() -> None:
     batch = taken(gathered(10, 20, 30))
-    assert sum(map(len, batch.parts(stamp_ms=1, wall_ms=2))) == batch.size_bytes
+    assert sum(map(len, batch.parts(version=1, stamp_ms=1, wall_ms=2))) == batch.size_bytes
 
 
 def test_commands_without_bodies_are_bounded_in_number() -> None:
@@ -116,7 +116,7 @@ def test_a_heavy_batch_leaves_behind_entries_under_way() -> None:
 
 def test_an_entry_round_trips() -> None:
     batch = taken(gathered(3, 2))
-    payload = memoryview(b"".join(batch.parts(stamp_ms=77, wall_ms=88)))
+    payload = memoryview(b"".join(batch.parts(version=1, stamp_ms=77, wall_ms=88)))
     read = entry.unpack(payload)
     assert (read.stamp_ms, read.wall_ms) == (77, 88)
     assert read.commands == ((15, 0), (15, 1))
@@ -128,13 +128,13 @@ def test_an_entry_round_trips() -> None:
 @pytest.mark.parametrize("cut", [0, 5, entry.HEADER_BYTES, entry.HEADER_BYTES + 3])
 def test_a_cut_entry_is_refused(cut: int) -> None:
     packed = [entry.pack_command([2, "x" * 100])]
-    payload = b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=1))
+    payload = b"".join(entry.pack(packed, [], version=1, stamp_ms=1, wall_ms=1))
     with pytest.raises(entry.EntryUnreadable):
         entry.unpack(memoryview(payload[:cut]))
 
 
 def test_an_entry_of_a_newer_format_names_the_remedy() -> None:
-    payload = bytearray(b"".join(entry.pack([], [], stamp_ms=1, wall_ms=1)))
+    payload = bytearray(b"".join(entry.pack([], [], version=1, stamp_ms=1, wall_ms=1)))
     payload[0] = entry.FORMAT + 1
     with pytest.raises(entry.EntryUnreadable, match="newer program"):
         entry.unpack(memoryview(payload))

@@ -32,7 +32,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: type(one).__name__)
 def test_a_command_round_trips_through_the_log(command: commands.Command) -> None:
     packed = [entry.pack_command(commands.to_list(command))]
-    payload = memoryview(b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=2)))
+    payload = memoryview(b"".join(entry.pack(packed, [], version=1, stamp_ms=1, wall_ms=2)))
     (plain,) = entry.unpack(payload).commands
     read = _command(plain)
     assert read == command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -20,6 +21,7 @@ from node.broker.counters import Counters
 from node.broker.proposals import Proposals, Waiter
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
+from node.broker.upgrade import Upgrade
 from node.config import LimitSettings
 from node.journal.io.jobs import Inline
 from node.raft import Outcome, RaftNode
@@ -64,6 +66,7 @@ class Scene:
             cast("Turns", Requested(self.told)),
             Counters(),
             weigh=lambda plain: 0,
+            upgrade=cast("Upgrade", SimpleNamespace(used=1)),
         )
 
     def propose(self, name: str) -> None:
@@ -168,8 +171,10 @@ def test_a_follower_takes_the_time_of_applied_entries() -> None:
         stretches=Stretches(lambda: now),
     )
     packed = [entry.pack_command([1, 5])]
-    assert entry.unpack(memoryview(b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=1))))
-    payload = b"".join(entry.pack(packed, [], stamp_ms=1_000_000, wall_ms=1))
+    assert entry.unpack(
+        memoryview(b"".join(entry.pack(packed, [], version=1, stamp_ms=1, wall_ms=1)))
+    )
+    payload = b"".join(entry.pack(packed, [], version=1, stamp_ms=1_000_000, wall_ms=1))
     broker.apply(3, 5, memoryview(payload))
     assert broker.clock.now_ms() == 1_000_000
     assert broker.host.machine.state.term == Lead(5).term

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fifo
-from fifo.machine.contract import VERSION, Machine, Meta, Outcome, commands
+from fifo.machine.contract import Machine, Meta, Outcome, commands
 from node.broker import entry
 from node.broker.machine_host import MachineHost
 from node.raft import Mark, RaftStatus
@@ -96,12 +96,13 @@ def test_a_mark_comes_between_two_entries_whichever_of_them_is_the_multiple() ->
     host.mark_entries = 10
     hashes = {}
     packed = [entry.pack_command(commands.to_list(commands.Lead(1)))]
-    payload = memoryview(b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=2)))
+    payload = memoryview(b"".join(entry.pack(packed, [], version=1, stamp_ms=1, wall_ms=2)))
     for index in (3, 9, 10, 11, 19, 21, 22, 30):
         hashes[index] = host.machine.running_hash
         host.apply(index, payload)
     assert marks == [
-        Mark(at, VERSION, hashes[first]) for at, first in ((10, 10), (20, 21), (30, 30))
+        Mark(at, host.machine.version, hashes[first])
+        for at, first in ((10, 10), (20, 21), (30, 30))
     ]
 
 
@@ -110,7 +111,7 @@ def test_after_a_snapshot_the_next_mark_is_one_that_all_entries_before_are_known
     host = MachineHost(Machine(), lambda index: memoryview(b""), marked=marks.append)
     host.mark_entries = 10
     packed = [entry.pack_command(commands.to_list(commands.Lead(1)))]
-    payload = memoryview(b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=2)))
+    payload = memoryview(b"".join(entry.pack(packed, [], version=1, stamp_ms=1, wall_ms=2)))
     host.apply(9, payload)
     for _ in host.restore(iter((host.machine.snapshot(),))):
         pass

@@ -31,6 +31,8 @@ ROUTES_OF = {
     "move": "move",
     "forget-producer": "forget_producer",
     "transfer-leadership": "transfer_leadership",
+    "upgrade status": "nodes",
+    "upgrade finish": "finish_upgrade",
     "queue declare": "declare",
     "queue update": "update",
     "queue list": "queues",

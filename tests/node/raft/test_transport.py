@@ -17,7 +17,7 @@ import msgpack
 import pytest
 
 from node.peers import limits
-from node.peers.frames import LENGTHS, PROTOCOL_VERSION, Decoder, encode
+from node.peers.frames import LENGTHS, PROTOCOL_NEWEST, Decoder, encode
 from node.peers.handshake import DialerSide, Identity
 from node.peers.message import MessageRefused, PeerNode
 from node.peers.transport import TcpTransport
@@ -292,7 +292,7 @@ async def test_a_hello_of_no_member_gets_no_answer(
     assert a.present == {"b"}
 
 
-@pytest.mark.parametrize("changes", [{"version": PROTOCOL_VERSION + 1}, {"to": "c"}], ids=str)
+@pytest.mark.parametrize("changes", [{"version": PROTOCOL_NEWEST + 1}, {"to": "c"}], ids=str)
 async def test_a_hello_of_another_version_or_for_another_node_gets_no_answer(
     pair: tuple[Member, Member], changes: dict[str, Any]
 ) -> None:
