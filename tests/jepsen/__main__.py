@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.jepsen import mutant_plans, namespaces, report, rooted
-from tests.jepsen.run import Plan, Result, known_faults, run
+from tests.jepsen.run import Plan, Result, all_faults, run
 from tests.jepsen.suite import Suite
 from tests.jepsen.workloads import KNOWN
 
@@ -32,6 +32,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--namespaces", action="store_true", help="nodes in networks of their own")
     parser.add_argument("--nodes", type=int, default=3, choices=(3, 5), help="of the cluster")
     parser.add_argument("--secured", action="store_true", help="TLS, and a user with a password")
+    parser.add_argument("--release", default="", help="an older one that nodes begin with")
     parser.add_argument("--calm", type=float, default=0.0, help="seconds of load after healing")
     parser.add_argument("--mutants", action="store_true", help="hunt all bugs put back")
     parser.add_argument("--seed", type=int, default=None, help="decides the schedule of faults")
@@ -41,7 +42,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path("jepsen-runs"), help="where runs lie")
     parser.add_argument("--report", type=Path, default=Path("jepsen-report.html"))
     options = parser.parse_args(arguments)
-    known = known_faults()
+    known = all_faults()
     for name in filter(None, [*options.faults.split(","), options.lasting]):
         if name not in known:
             parser.error(f"no fault is called {name}; known here: {', '.join(sorted(known))}")
@@ -70,7 +71,7 @@ def main() -> int:
         plan = Plan(
             options.workload, faults, seed, options.seconds, options.lasting, options.mutant,
             options.namespaces and namespaces.why_not() is None, options.nodes, options.secured,
-            options.calm,
+            options.release, options.calm,
         )  # fmt: skip
         return _one(plan, options.folder)
     soak = options.hours is not None

@@ -87,6 +87,10 @@ class Cluster:
         self._secured = secured
         self._options: Options | None = None
         self.mutant: str | None = None
+        self.older: dict[str, Path] = {}
+        """The modules of an older release, by the node or program that runs it."""
+        self.forward = True
+        """Whether nodes go to today's release just now, and not back."""
         self.data: dict[str, Path] = {name: folder / "data" / name for name in self.names}
         self.url = ""
         self._plan: dict[str, Any] = {}
@@ -178,10 +182,16 @@ class Cluster:
         """Start a node that does not run."""
         if not self.runs(name):
             self.views.pop(name, None)
-            changes = {"FIFO_MUTANT": self.mutant} if self.mutant else None
-            node = sys.executable, "-m", "tests.jepsen.node", str(self.folder), name, *flags
+            changes = {"FIFO_MUTANT": self.mutant} if self.mutant else {}
+            changes |= self._modules(name)
+            node = sys.executable, "-P", "-m", "tests.jepsen.node", str(self.folder), name, *flags
             command = *self.network.inside(name), *node
             self.children[name] = self.household.start(name, *command, env=changes)
+
+    def _modules(self, name: str) -> dict[str, str]:
+        """Variables with which Python takes modules from the release that `name` runs."""
+        folder = self.older.get(name)
+        return {} if folder is None else {"PYTHONPATH": str(folder)}
 
     def runs(self, name: str) -> bool:
         """Whether this process lives, paused or not."""
@@ -303,8 +313,8 @@ class Cluster:
         number = self._incarnations[name] = self._incarnations.get(name, 0) + 1
         self.programs[name] = kind, how
         child = self.household.start(
-            f"{name}.{number}", sys.executable, "-m", "tests.jepsen.program",
-            str(self.folder), f"{name}.{number}", kind, json.dumps(how),
+            f"{name}.{number}", sys.executable, "-P", "-m", "tests.jepsen.program",
+            str(self.folder), f"{name}.{number}", kind, json.dumps(how), env=self._modules(name),
         )  # fmt: skip
         self.children[name] = child
         return child

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import Household
-from tests.jepsen import checkers, rooted
+from tests.jepsen import checkers, rooted, upgrading
 from tests.jepsen.checkers import Violation
 from tests.jepsen.cluster import Cluster, RunFailed, until
 from tests.jepsen.history import Event, line_of
@@ -62,6 +62,9 @@ class Plan:
     nodes: int = 3
     secured: bool = False
     """With TLS on the ports of clients and of nodes, and a user."""
+    release: str = ""
+    """The older release that all nodes and every other program begin with; in the end the nodes run
+    today's, and the upgrade is finished. With the fault `swap` they go there and back."""
     calm_s: float = 0.0
     """Seconds that all goes on after healing: whether what is due comes in time (S8, S9) is judged
     where nothing was wrong just before."""
@@ -74,6 +77,7 @@ class Plan:
         more += " --namespaces" if self.namespaces else ""
         more += f" --nodes {self.nodes}" if self.nodes != 3 else ""
         more += " --secured" if self.secured else ""
+        more += f" --release {self.release}" if self.release else ""
         more += f" --calm {self.calm_s:g}" if self.calm_s else ""
         return (
             f"python -m tests.jepsen --workload {self.workload} --faults {','.join(self.faults)}"
@@ -121,6 +125,11 @@ class Result:
         )
 
 
+def all_faults() -> dict[str, Fault]:
+    """These and those that a plan with an older release may have beside them."""
+    return {**known_faults(), **upgrading.FAULTS}
+
+
 def known_faults() -> dict[str, Fault]:
     """Those that can be done here: without rights, and with them where we have them."""
     return {**FAULTS, **rooted.available()}
@@ -137,6 +146,8 @@ async def run(plan: Plan, folder: Path) -> Result:
     )  # fmt: skip
     async with made as cluster:
         cluster.mutant = plan.mutant
+        if plan.release:
+            upgrading.begin(cluster, plan.release)
         result = await period(plan, cluster, folder)
     result.seconds = time.monotonic() - began
     if result.good:
@@ -194,9 +205,11 @@ def _write(plan: Plan, folder: Path, events: list[Event]) -> None:
 
 async def _live(plan: Plan, cluster: Cluster) -> None:
     workload = KNOWN[plan.workload]
-    faults = known_faults()
+    faults = all_faults()
     chosen = [faults[name] for name in plan.faults]
     lasting = faults[plan.lasting] if plan.lasting else None
+    if plan.release:
+        upgrading.begin_programs(cluster, workload)
     cluster.tell(slow_links=lasting is not None or any(one.slow_links for one in chosen))
     await _do(cluster, "d1", "declare", workload.queues, DECLARE_S)
     cluster.start_programs(workload)
@@ -204,6 +217,8 @@ async def _live(plan: Plan, cluster: Cluster) -> None:
     await asyncio.sleep(SETTLE_S)
     rng = random.Random(f"faults {plan.seed}")
     await _go_wrong(cluster, rng, chosen, lasting, time.monotonic() + plan.seconds)
+    if plan.release:
+        await upgrading.finish(cluster)
     await _heal(cluster)
     cluster.revive()
     await asyncio.sleep(plan.calm_s)

@@ -74,7 +74,7 @@ def nonce(size: int) -> bytes:
 
 
 async def test_one_of_0_1_0_that_dials_is_sent_nothing_that_it_does_not_know() -> None:
-    """It would close the connection: `versions` is no frame of its protocol."""
+    """A frame of no protocol of its own makes it close the connection."""
     ports = dict(zip("ab", free_ports(2), strict=True))
     async with member("a", ports) as a:
         side, stranger = await hello_of_0_1_0(a)

@@ -1,4 +1,4 @@
-"""One table of versions: what each room writes and reads is what `fifo/words/versions.py` says."""
+"""The table of versions: each room writes and reads what `fifo/words/versions.py` says."""
 
 from __future__ import annotations
 

@@ -59,6 +59,7 @@ PRINTS_DATA = {
     "queue show",
     "redrive",
     "status",
+    "upgrade status",
     "user hash",
     "user list",
     "user token",
@@ -90,7 +91,7 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     wanted = [f"cluster {verb}" for verb in cluster.split()]
     wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]
-    wanted += ["session end", "config check", "backup inspect"]
+    wanted += ["session end", "config check", "backup inspect", "upgrade status", "upgrade finish"]
     wanted += [f"message {verb}" for verb in MESSAGE.split()]
     wanted += single.split()
     assert sorted(wanted) == sorted(" ".join(words) for words in ALL)

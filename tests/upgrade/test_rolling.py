@@ -1,0 +1,189 @@
+"""Two real releases in one cluster of processes: what docs/operating.md says of an upgrade."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import fifo
+from fifo.words import versions
+from node.config import ClusterConfig, cluster_config
+from tests.jepsen.run import Plan, run
+from tests.node.cli.disks import NAMES, WAIT_SECONDS, Nodes
+from tests.node.cli.local import Done, free_base_port
+from tests.support.cluster import passed
+from tests.upgrade import releases
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+OLD = "0.1.0"
+
+
+class Mixed(Nodes):
+    """Three nodes, each of today's release or of an older one."""
+
+    def __init__(self, config: ClusterConfig, folder: Path) -> None:
+        super().__init__(config, folder)
+        self.modules = releases.unpacked(OLD, folder / "release")
+
+    def run_release(self, name: str, *, old: bool) -> None:
+        """Start a node of a release."""
+        command = releases.python("-m", "node", "serve", "--config", str(self.config.path))
+        with self.log(name).open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [*command, "--node", name],
+                stderr=log,
+                stdout=log,
+                env=self.environment(old=old),
+            )
+
+    def environment(self, *, old: bool) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("FIFO_")}
+        return kept | (releases.environment(self.modules) if old else {})
+
+    async def change(self, name: str, *, old: bool) -> None:
+        """End a node in order, and start a release on its data."""
+        await self.end(name)
+        self.run_release(name, old=old)
+        await self.said(name, " ready ")
+
+    async def end(self, name: str) -> None:
+        """End a node in order."""
+        process = self.processes[name]
+        process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(process.wait, WAIT_SECONDS)
+
+    async def command(self, *arguments: str, old: bool = False) -> Done:
+        """Run a command of a release at this cluster."""
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [*releases.python("-m", "node"), *arguments, "--url", self.config.url],
+            env=self.environment(old=old),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WAIT_SECONDS,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    async def view(self, *, used: int, roles: int = 3) -> dict[str, Any]:
+        """Wait for this version in use and so many nodes that answer; what the command shows."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                done = await self.command("upgrade", "status", "--json")
+                if done.code == 0:
+                    found: dict[str, Any] = done.json
+                    up = [one for one in found["nodes"] if one["role"] != "down"]
+                    if found["leader"] and found["used"] == used and len(up) == roles:
+                        return found
+                await passed(0.1)
+
+
+@asynccontextmanager
+async def mixed(folder: Path, *olds: bool) -> AsyncIterator[Mixed]:
+    """Three nodes of these releases, ended in the end."""
+    config = cluster_config(len(NAMES), free_base_port(), folder)
+    nodes = Mixed(replace(config, path=folder / "cluster.toml"), folder)
+    try:
+        for name, old in zip(NAMES, olds, strict=True):
+            nodes.run_release(name, old=old)
+        for name in NAMES:
+            await nodes.said(name, " ready ")
+        yield nodes
+    finally:
+        for process in nodes.processes.values():
+            process.kill()
+            process.wait(WAIT_SECONDS)
+
+
+def test_a_cluster_is_upgraded_node_by_node_back_and_forward(tmp_path: Path) -> None:
+    """Nodes and programs of both releases, a node after the other swapped under load, at times with
+    a kill, the finish under load; what clients saw and the states of all nodes are judged."""
+    plan = Plan("queue", ("swap",), 11, 9.0, release=OLD)
+    result = asyncio.run(run(plan, tmp_path / "run"))
+    assert result.good, result.text()
+    swaps = [one["value"]["older"] for one in result.events if one["f"] == "swapped"]
+    assert False in swaps
+    upgraded = [one["value"]["version"] for one in result.events if one["f"] == "upgraded"]
+    assert upgraded == [versions.NEWEST]
+
+
+async def test_a_finish_is_refused_with_the_name_of_the_node_in_the_way(tmp_path: Path) -> None:
+    async with mixed(tmp_path, True, False, False) as nodes:
+        found = await nodes.view(used=versions.FIRST)
+        assert [one["can"]["peer"] for one in found["nodes"]] == [[4, 4], [4, 5], [4, 5]]
+        async with fifo.connect(nodes.config.url) as client:
+            await client.declare(fifo.QueueSpec("q"))
+            await client.publish("q", b"one")
+            if (await client.status()).node == "n1":
+                refused = await nodes.command("upgrade", "finish")
+                assert refused.line.endswith("the leader n1 runs 0.1.0; upgrade it first")
+                await client.transfer_leadership("n2")
+        refused = await nodes.command("upgrade", "finish")
+        assert refused.line == (
+            "fifo: the upgrade cannot be finished: n1 runs 0.1.0, which does not know version 2:"
+            " install 0.2.0 or a later release on it"
+        )
+        await nodes.end("n1")
+        assert (await nodes.command("upgrade", "finish")).line == refused.line
+        nodes.run_release("n1", old=False)
+        await nodes.view(used=versions.FIRST)
+        await nodes.end("n1")
+        refused = await nodes.command("upgrade", "finish")
+        assert "n1 is down (it last ran " in refused.line
+        # Back is possible at any time before: 0.1.0 reads what today's release has written.
+        await nodes.change("n3", old=True)
+        nodes.run_release("n1", old=True)
+        await nodes.said("n1", " ready ")
+        await nodes.view(used=versions.FIRST)
+        assert (await nodes.command("peek", "q", old=True)).out.count("one") == 1
+
+
+async def test_an_older_release_is_refused_by_a_clear_line_after_the_finish(
+    tmp_path: Path,
+) -> None:
+    async with mixed(tmp_path, True, True, True) as nodes:
+        await nodes.view(used=versions.FIRST)
+        for name in NAMES:
+            await nodes.change(name, old=False)
+        found = await nodes.view(used=versions.FIRST)
+        assert found["finish"]["version"] == versions.NEWEST
+        done = await nodes.command("upgrade", "finish")
+        assert done.out == f"version {versions.NEWEST} is in use\n", done.err
+        await nodes.view(used=versions.NEWEST)
+        assert (await nodes.command("upgrade", "finish")).out == done.out
+        assert (await nodes.command("queue", "declare", "q", old=True)).code == 0
+        # On its data: n1 is dialed by the others, n3 dials them.
+        await nodes.end("n1")
+        nodes.run_release("n1", old=True)
+        assert "use the newer program on every node" in await nodes.ended("n1")
+        for path in (nodes.config.node("n1").data_dir, nodes.config.node("n3").data_dir):
+            path.rename(path.with_name(f"{path.name}.aside"))
+        nodes.run_release("n1", old=True)
+        await nodes.said("n1", "speaks protocol version 5, this node 4; run the same version")
+        nodes.kill("n1")
+        nodes.run_release("n1", old=False)
+        await nodes.end("n3")
+        nodes.run_release("n3", old=True)
+        await nodes.said("n3", "sent hello, must send challenge; run the same version of fifo")
+        await nodes.said("n2", "'n3' runs a release that speaks protocol version 4")
+        nodes.kill("n3")
+        nodes.run_release("n3", old=False)
+        await nodes.view(used=versions.NEWEST)
+
+
+async def test_a_new_cluster_uses_all_of_its_release_at_once(tmp_path: Path) -> None:
+    async with mixed(tmp_path, False, False, False) as nodes:
+        await nodes.view(used=versions.NEWEST)
