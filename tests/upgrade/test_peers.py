@@ -131,7 +131,7 @@ async def test_one_of_0_1_0_is_disconnected_when_the_upgrade_is_finished() -> No
         known(a)["b"] = SILENT
         a.transport.use_protocol(PROTOCOL_NEWEST)
         assert a.events == ["+b", "-b"]
-        await until(lambda: a.present)
+        await until(lambda: both_heard(a, b))
         known(b)["a"] = OWN
         b.transport.use_protocol(PROTOCOL_NEWEST)
         assert b.present

@@ -170,6 +170,7 @@ def test_a_follower_takes_the_time_of_applied_entries() -> None:
         stopwatch=lambda: now,
         stretches=Stretches(lambda: now),
     )
+    broker._upgrade = cast("Upgrade", SimpleNamespace(used=1))
     packed = [entry.pack_command([1, 5])]
     assert entry.unpack(
         memoryview(b"".join(entry.pack(packed, [], version=1, stamp_ms=1, wall_ms=1)))
