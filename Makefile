@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites spark disks demo bench pictures walk lock release clean
+.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites deploy-check spark disks demo bench pictures walk lock release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ celery-suites: setup ## the tests of kombu, Celery, dramatiq and taskiq from the
 
 spark: setup ## Spark with drivers that are killed, and through Connect: five minutes; docs/spark.md has the last run
 	$(PY) -m pytest -n 0 tests/spark/recipe_runs.py tests/spark/connect_runs.py
+
+deploy-check: setup ## deploy/ through the tools of its formats, built twice, started: ten minutes; writes docs/deploy-checks.md
+	@$(PY) -m tests.deploy --write
 
 disks: setup ## small disks filled and drained, disks that hang, on real nodes (root, strace): three minutes
 	@$(PY) -m tests.node.cli.disk_runs

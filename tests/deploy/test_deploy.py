@@ -23,19 +23,13 @@ import pytest
 from node.cli.config_checks import check_file
 from node.cli.findings import Severity
 from node.config import examine, load_config
+from tests.deploy.values import ADMIN, REFUSED, SETS, known, leaves
 
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "fifo"
-ADMIN = {
-    "name": "admin",
-    "password_hash": "$scrypt$ln=15,r=8,p=3$c2FsdHNhbHRzYWx0c2FsdA$" + "A" * 43,
-    "operate": True,
-    "manage": ["*"],
-    "sessions": 500,
-}
 
 
 def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -161,6 +155,31 @@ def test_each_value_of_the_chart_has_a_form_and_a_use() -> None:
     assert given == known
     assert values_of(CHART) == known
     assert schema["additionalProperties"] is False
+
+
+def test_the_sets_that_are_rendered_leave_no_value_out() -> None:
+    """`make deploy-check` renders them, and holds what comes out against the schemas."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    given = set().union(*(leaves(values) for values in SETS.values()))
+    assert known(schema) - {"global"} - given == set()
+    assert len(REFUSED) > 3
+
+
+def test_terraform_applies_the_file_of_queues_when_it_has_changed() -> None:
+    text = (DEPLOY / "terraform" / "main.tf").read_text()
+    assert re.findall(r'^variable "(\w+)"', text, re.M) == ["url", "queues", "prune"]
+    assert "triggers_replace = [filesha256(var.queues), var.url, var.prune]" in text
+    command = re.search(r'command += "(fifo .*)"\n', text)
+    assert command is not None
+    words = command[1].replace('\\"', '"').replace("$${", "${")
+    shown = run(
+        "sh", "-euc", f"fifo() {{ printf '%s|' \"$@\"; }}; {words}", QUEUES="q.toml", PRUNE=""
+    )
+    assert shown.stdout == "apply|q.toml|--yes|"
+    shown = run(
+        "sh", "-euc", f"fifo() {{ printf '%s|' \"$@\"; }}; {words}", QUEUES="q", PRUNE="a b*"
+    )
+    assert shown.stdout == "apply|q|--yes|--prune|--only|a b*|"
 
 
 HELM = shutil.which("helm")
