@@ -15,7 +15,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -39,6 +41,9 @@ LINTIAN_KNOWN: Final = ",".join(
         "maintainer-script-calls-systemctl",  # nodes have names, which debhelper does not know
     )
 )
+
+COLUMNS: Final = 118
+"""Of a line of the page."""
 
 HEAD: Final = """\
 # The deploy kit, checked
@@ -261,10 +266,11 @@ def judged(what: str, by: str, check: Callable[[], str]) -> Verdict:
 
 def page(verdicts: list[Verdict]) -> str:
     """The page of a run."""
-    commit = run("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip()
-    lines = [HEAD, f"Run on {datetime.now(UTC):%Y-%m-%d} at commit {commit}.", ""]
-    lines += ["| what | by | found |", "|--|--|--|"]
-    lines += [f"| {one.what} | {one.by} | {one.found} |" for one in verdicts]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    lines = [HEAD, f"Run on {datetime.now(UTC):%Y-%m-%d} with version {version}.", ""]
+    for one in verdicts:
+        text = f"- **{one.what}** ({one.by}): {one.found}."
+        lines += textwrap.wrap(text, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines) + "\n"
 
 
