@@ -208,6 +208,24 @@ class ReadSide:
             None if queue.redrive is None else queue.redrive.status,
         )
 
+    def queue_pulse(self, number: int) -> tuple[object, ...] | None:
+        """Values that are equal only while `queue_figures` is, at a tenth of its cost; None if the
+        queue is gone."""
+        queue = self.state.queue(number)
+        if queue is None:
+            return None
+        redrive = queue.redrive
+        return (
+            queue.spec,
+            queue.paused,
+            queue.ready,
+            queue.locked,
+            len(queue.delayed),
+            queue.bytes,
+            None if redrive is None else redrive.status,
+            *queue.counters.values(),
+        )
+
     def users(self) -> Mapping[str, UserRecord]:
         """The users of the log by name; the mapping never changes."""
         return self.state.users

@@ -38,6 +38,9 @@ logger = logging.getLogger("fifo.http")
 
 _CONSUMER_STATES: Final = ("up", "suspected", "disconnected")
 _NO_RATES: Final = (None,) * 5
+_STILL: Final = (0.0,) * 5
+_REST: Final = ROW.index("oldest_ready_ms")
+_NO_CONSUMERS: Final[Mapping[str, int]] = {}
 
 
 class Row(NamedTuple):
@@ -47,6 +50,9 @@ class Row(NamedTuple):
     name: str
     values: tuple[Any, ...]
     text: str
+    queue: QueueFigures
+    still: bool
+    """Whether nothing has happened for as long as rates look back."""
 
 
 class Picture:
@@ -60,6 +66,7 @@ class Picture:
         self.cpu_seconds = 0.0
         """CPU time that pictures have cost so far."""
         self._rows: dict[int, Row] = {}
+        self._figures: dict[int, tuple[tuple[object, ...] | None, QueueFigures]] = {}
         self._gone: deque[tuple[int, int]] = deque(maxlen=limits.GONE_QUEUES_MAX)
         self._making: asyncio.Task[None] | None = None
         self._next_at = 0.0
@@ -120,11 +127,17 @@ class Picture:
         for piece in _pieces(list(figures.items())):
             with _Measured(self):
                 for number, queue in piece:
-                    values = self._values(number, queue, consumers, takes_dead, now)
                     known = self._rows.get(number)
-                    if known is None or known.values != values:
-                        self._rows[number] = Row(version, queue.name, values, _json(values))
-                        moved = True
+                    rest = _rest(queue, consumers, takes_dead)
+                    if known is not None and _is_at_rest(known, queue, rest):
+                        continue
+                    values, still = self._values(number, queue, rest, now)
+                    if known is not None and known.values == values:
+                        self._rows[number] = known._replace(queue=queue, still=still)
+                        continue
+                    text = _json(values)
+                    self._rows[number] = Row(version, queue.name, values, text, queue, still)
+                    moved = True
             await asyncio.sleep(0)
         for number in self._rows.keys() - figures.keys():
             del self._rows[number]
@@ -137,16 +150,25 @@ class Picture:
         self._next_at = now + max(limits.LOOK_SECONDS_MIN, spent / limits.PICTURE_SHARE)
 
     async def figures(self) -> dict[int, QueueFigures]:
-        """The figures of all queues, in pieces."""
+        """The figures of all queues, in pieces; those of one that has not changed are the same
+        object."""
         machine = self._node.broker.host.machine
         found: dict[int, QueueFigures] = {}
+        known = self._figures
         for piece in _pieces(machine.queue_numbers()):
             with _Measured(self):
                 for number in piece:
+                    pulse = machine.queue_pulse(number)
+                    if number in known and known[number][0] == pulse:
+                        found[number] = known[number][1]
+                        continue
                     queue = machine.queue_figures(number)
                     if queue is not None:
                         found[number] = queue
+                        known[number] = pulse, queue
             await asyncio.sleep(0)
+        for number in known.keys() - found.keys():
+            del known[number]
         return found
 
     async def _consumers(self) -> dict[str, Counter[str]]:
@@ -166,22 +188,29 @@ class Picture:
         await self._consumers()
 
     def _values(
-        self,
-        number: int,
-        queue: QueueFigures,
-        consumers: dict[str, Counter[str]],
-        takes_dead: set[str | None],
-        now: float,
-    ) -> tuple[Any, ...]:
-        states: Mapping[str, int] = consumers.get(queue.name, {})
-        rates = self._samples.rates(number, now, events_of(queue)) or _NO_RATES
-        return (
-            number, queue.name, queue.ready, queue.locked, queue.delayed, queue.bytes,
-            *rates,
-            queue.oldest_ready_ms, *(states.get(state, 0) for state in _CONSUMER_STATES),
-            queue.paused, queue.full, queue.dead_letter, queue.redrive,
-            queue.name in takes_dead,
-        )  # fmt: skip
+        self, number: int, queue: QueueFigures, rest: tuple[Any, ...], now: float
+    ) -> tuple[tuple[Any, ...], bool]:
+        """The values of a row, and whether it is still."""
+        rates = self._samples.rates(number, now, events_of(queue))
+        begin = (number, queue.name, queue.ready, queue.locked, queue.delayed, queue.bytes)
+        return (*begin, *(rates or _NO_RATES), *rest), rates == _STILL
+
+
+def _is_at_rest(known: Row, queue: QueueFigures, rest: tuple[Any, ...]) -> bool:
+    """Whether a row is what it was: nothing has happened, and no rate falls any more."""
+    return known.still and known.queue is queue and known.values[_REST:] == rest
+
+
+def _rest(
+    queue: QueueFigures, consumers: Mapping[str, Mapping[str, int]], takes_dead: set[str | None]
+) -> tuple[Any, ...]:
+    """The values of a row behind its rates."""
+    states = consumers.get(queue.name, _NO_CONSUMERS)
+    return (
+        queue.oldest_ready_ms, *(states.get(state, 0) for state in _CONSUMER_STATES),
+        queue.paused, queue.full, queue.dead_letter, queue.redrive,
+        queue.name in takes_dead,
+    )  # fmt: skip
 
 
 class _Measured:
