@@ -1,5 +1,4 @@
-"""What is beyond the first page of the console, and what may be done with one message: in a real
-browser."""
+"""The console beyond its first pages, and its actions on one message: in a real browser."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ async def test_locks_and_delayed_messages_have_pages(
     leader = await shared_cluster.leader()
     locked, delayed = SHOWN + 30, 2 * SHOWN + 5
     async with fifo.connect(shared_cluster.url, name="holder") as client, person(browser) as ann:
-        await client.declare(fifo.QueueSpec("orders", lock=600))
+        await client.declare(fifo.QueueSpec("orders", lock=300))
         await client.publish_many("orders", [b"x"] * locked)
         await client.publish_many("orders", [b"x"] * delayed, delays=[600.0] * delayed)
         async with client.consume("orders", prefetch=locked) as messages:
