@@ -16,6 +16,7 @@ from fifo.client.connection.observing import observe
 from fifo.client.connection.options import Options, from_url, redacted
 from fifo.client.connection.sources import NOTHING, Given, from_environment, from_keywords
 from fifo.client.consuming.consumer import Consumer
+from fifo.client.consuming.delivered import Delivered
 from fifo.client.consuming.delivery import DeadLetter, Delivery
 from fifo.client.consuming.durable import (
     DurableConsumer,
@@ -115,6 +116,7 @@ __all__ = [
     "StoredMessage",
     "DeadLetter",
     "Delivery",
+    "Delivered",
     "SettleResult",
     "Status",
     "Signal",

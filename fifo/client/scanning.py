@@ -7,7 +7,7 @@ keeps the past.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypedDict, Unpack
 from fifo.client import checks
 from fifo.client.connection.observing import NodeLink
 from fifo.client.connection.session import Session
+from fifo.client.consuming.delivered import Delivered, Stretch
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.message import StoredMessage
 from fifo.client.durations import Duration, milliseconds
@@ -137,7 +138,7 @@ class ScannedMessage(StoredMessage):
 class ScannedPage:
     """Messages of one page; `after` is where the next one begins, 0 behind the last."""
 
-    messages: tuple[ScannedMessage, ...]
+    messages: Delivered[ScannedMessage]
     after: int
 
 
@@ -311,7 +312,7 @@ class Scan:
         self._page_size = checks.integer(page_size, "page_size", 1, wire.PAGE_MESSAGES_MAX)
         self._wanted = wanted
 
-    async def next_page(self) -> tuple[ScannedMessage, ...]:
+    async def next_page(self) -> Sequence[ScannedMessage]:
         """The next page; empty behind the last."""
         while self._after is not None:
             page = await self.view.page(
@@ -334,14 +335,18 @@ class Scan:
 
 def scanned_page(message: Paged, delivery: Delivery, view: Shown) -> ScannedPage:
     """The messages of a page. Raises ProtocolError where it contradicts itself."""
-    spots = list(_spots(message))
-    if len(spots) != delivery.count:
+    if sum([one[0] for one in message.spots]) != delivery.count:
         raise ProtocolError("the spots of a page do not add up")
-    found = [ScannedMessage(delivery, at, spot, view) for at, spot in enumerate(spots)]
-    return ScannedPage(tuple(found), message.after)
+    spots: list[_Spot] = []
+
+    def make(one: Delivery, at: int) -> ScannedMessage:
+        spots.extend(() if spots else _spots(message))
+        return ScannedMessage(one, at, spots[at], view)
+
+    return ScannedPage(Delivered([Stretch(delivery, 0, delivery.count)], make), message.after)
 
 
-def _spots(message: Paged) -> Any:
+def _spots(message: Paged) -> Iterator[_Spot]:
     """The spot of each message."""
     for count, position, place, consumer, token, since_ms, until_ms, cause in message.spots:
         for ahead in range(count):

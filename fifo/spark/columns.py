@@ -32,10 +32,24 @@ _READ_FIELDS: Final[dict[str, sql.DataType]] = {
 }
 
 
-def read_schema(*, binary_keys: bool) -> sql.StructType:
-    """Return the schema of every read."""
+READ: Final = tuple(_READ_FIELDS)
+"""The names of all columns of a read."""
+
+AT_THE_BROKER: Final = frozenset({"body", "key", "headers"})
+"""Columns that a read which takes nothing leaves at the broker, where it wants none of them."""
+
+
+def read_schema(*, binary_keys: bool, names: Sequence[str] | None = None) -> sql.StructType:
+    """Return the schema of a read: of these columns, or of all."""
     fields = dict(_READ_FIELDS, key=sql.BinaryType()) if binary_keys else _READ_FIELDS
-    return sql.StructType([sql.StructField(name, kind) for name, kind in fields.items()])
+    return sql.StructType([sql.StructField(name, fields[name]) for name in names or READ])
+
+
+def arrow_schema(*, binary_keys: bool, names: Sequence[str] | None = None) -> pa.Schema:
+    """The same for Arrow."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(read_schema(binary_keys=binary_keys, names=names), timezone="UTC")
 
 
 TABLE: Final = "fifo.options"
@@ -88,55 +102,6 @@ def parse_token(text: str) -> tuple[int, int]:
     if not (consumer.isascii() and consumer.isdigit() and token.isascii() and token.isdigit()):
         raise SourceError(f"{text[:40]!r} is no token: use the column token of a read")
     return int(consumer), int(token)
-
-
-def to_batch(
-    messages: Sequence[fifo.StoredMessage], *, binary_keys: bool, consumer: int = 0
-) -> pa.RecordBatch:
-    """Rows of `read_schema`, one per message; with the tokens of this durable consumer."""
-    schema = _BINARY_KEYS if binary_keys else _TEXT_KEYS
-    key = _key_bytes if binary_keys else _key_text
-    columns: tuple[list[Any], ...] = (
-        [message.body for message in messages],
-        [key(message) for message in messages],
-        [list(message.headers.items()) for message in messages],
-        [message.priority for message in messages],
-        [message.id for message in messages],
-        [message.attempt for message in messages],
-        [message.published_at for message in messages],
-        [message.queue for message in messages],
-        [
-            token_of(consumer, one.token) if isinstance(one, fifo.DurableMessage) else None
-            for one in messages
-        ],
-    )
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _arrow_schema(*, binary_keys: bool) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(read_schema(binary_keys=binary_keys), timezone="UTC")
-
-
-_TEXT_KEYS: Final = _arrow_schema(binary_keys=False)
-_BINARY_KEYS: Final = _arrow_schema(binary_keys=True)
-
-
-def _key_text(message: fifo.StoredMessage) -> str | None:
-    key = message.key
-    if isinstance(key, bytes):
-        raise SourceError(
-            f"queue {message.queue!r}: the key of message {message.id} is not UTF-8;"
-            ' read with .option("binaryKeys", "true")'
-        )
-    return key
-
-
-def _key_bytes(message: fifo.StoredMessage) -> bytes | None:
-    key = message.key
-    return key.encode() if isinstance(key, str) else key
 
 
 # What is written.

@@ -18,7 +18,7 @@ SCAN_LEASE_S: Final = 120.0
 between two tries of a task. Tasks renew it while they live."""
 
 SCAN_MESSAGES: Final = 5_000
-"""Messages of one page of a scan, and rows of one Arrow batch; the broker ends one at 4 MiB."""
+"""Messages of one page of a scan; the broker ends one at 4 MiB."""
 
 SCAN_PART_MESSAGES: Final = 100_000
 """Messages of a queue for which a scan has a task, by default."""
@@ -26,13 +26,12 @@ SCAN_PART_MESSAGES: Final = 100_000
 SCAN_PARTS_MAX: Final = 64
 """Tasks of a scan by default: each has a connection."""
 
-FETCH_MESSAGES: Final = 500
-"""Messages that a task fetches at once, and rows of one Arrow batch: enough for the cost of a
-round trip to vanish."""
+FETCH_MESSAGES: Final = 5_000
+"""Messages that a task fetches at once: each fetch is an entry of the log, whose cost vanishes."""
 
 BATCH_BYTES: Final = 16 * 2**20
-"""Bodies that a task fetches at once, and of one Arrow batch, the last one in excess: a batch is in
-a worker's memory three times while it is converted."""
+"""Bodies that a task fetches at once, the last one in excess; it has two such answers in memory,
+the one that Spark takes and the next."""
 
 MAX_BYTES_PER_TRIGGER: Final = 256 * 2**20
 """Default of `maxBytesPerTrigger`: what the smallest executor can hold."""
@@ -57,8 +56,9 @@ SENDS_UNDER_WAY: Final = 64
 """Calls whose confirms may be outstanding; the client's window of bytes is what limits large
 bodies, this bounds the bookkeeping for tiny ones."""
 
-MAX_ROWS_PER_TRIGGER: Final = 10_000
-"""Default of `maxRowsPerTrigger`: a step of the broker, seconds of work for a micro-batch."""
+MAX_ROWS_PER_TRIGGER: Final = HELD_MAX
+"""Default of `maxRowsPerTrigger`: all that a reservation may hold. A micro-batch costs Spark a
+seventh of a second, whatever its size, and it is `maxBytesPerTrigger` that memory bounds."""
 
 SCHEMA_BYTES: Final = 4 * 2**20
 """Of the file of `bodySchemaFile`: it is part of each task."""

@@ -7,8 +7,8 @@ has the digest of all rows up to there, so that other rows are noticed. Must not
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -60,7 +60,7 @@ class Numbering:
         self._chunk = 0
         self._sum = 0
 
-    def next(self, bodies: Sequence[bytes], *, is_last: bool) -> range:
+    def next(self, bodies: pa.ChunkedArray, *, is_last: bool) -> range:
         """Number the next chunk. Raises InvalidArgument where other rows have its numbers."""
         self._chunk += 1
         if self._chunk >> limits.CHUNK_BITS:
@@ -68,8 +68,8 @@ class Numbering:
             raise fifo.InvalidArgument(
                 f"a partition may have {most} rows: write with more partitions"
             )
-        for body in bodies:
-            self._sum = zlib.crc32(body, self._sum)
+        for blob in _joined(bodies):
+            self._sum = zlib.crc32(blob, self._sum)
         if is_last:
             self._sum = zlib.crc32(_END, self._sum)
         digest = self._sum % (1 << limits.DIGEST_BITS)
@@ -83,6 +83,15 @@ class Numbering:
         """No more rows. Raises InvalidArgument where an earlier attempt stored more."""
         if self._stored.batch == self._batch and self._stored.chunk > self._chunk:
             raise _changed()
+
+
+def _joined(bodies: pa.ChunkedArray) -> Iterator[memoryview[Any]]:
+    """The bytes of all bodies, end to end, as they lie in Arrow's buffers."""
+    for chunk in bodies.cast(pa.binary()).chunks:
+        _, ends, blob = chunk.buffers()
+        if blob is not None:
+            offsets = memoryview(ends).cast("i")
+            yield memoryview(blob)[offsets[chunk.offset] : offsets[chunk.offset + len(chunk)]]
 
 
 def _changed() -> fifo.InvalidArgument:

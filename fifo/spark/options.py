@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import fifo
 from fifo.client import durations, from_url
-from fifo.spark import limits
+from fifo.spark import columns, limits
 from fifo.spark.bodies import typed
 
 TABLES: Final = ("queues", "consumers", "locks", "delayed", "dead_letters")
@@ -52,6 +52,7 @@ class Settings:
     max_lock_s: float | None = None
     fail_on_data_loss: bool = True
     binary_keys: bool = False
+    columns: tuple[str, ...] | None = None
     job: str | None = None
     id_column: str | None = None
     report_queue: str | None = None
@@ -181,6 +182,18 @@ def _one_of(*words: str) -> Callable[[str, str], str]:
     return check
 
 
+def _columns(text: str, name: str) -> tuple[str, ...]:
+    found = tuple(part.strip().lower() for part in text.split(","))
+    wrong = next((part for part in found if part not in columns.READ), None)
+    if wrong is not None:
+        close = difflib.get_close_matches(wrong, columns.READ, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(columns.READ)}"
+        raise fifo.InvalidArgument(f"option {name}: there is no column {wrong[:40]!r}; {hint}")
+    if len(set(found)) < len(found):
+        raise fifo.InvalidArgument(f"option {name}: {text[:80]!r} names a column twice")
+    return found
+
+
 _READS: Final = frozenset({BATCH_READ, STREAM_READ})
 _ALL: Final = _READS | {BATCH_WRITE, STREAM_WRITE}
 
@@ -224,6 +237,7 @@ OPTIONS: Final = (
     _Option("bodySchema", "body_schema", _secret, _ALL),
     _Option("bodySchemaFile", "body_file", _bytes_in, _ALL),
     _Option("mode", "body_mode", _one_of(*typed.MODES), _ALL),
+    _Option("columns", "columns", _columns, _READS),
     _Option("job", "job", _name, frozenset({BATCH_WRITE})),
     _Option("idColumn", "id_column", _name, frozenset({BATCH_WRITE, STREAM_WRITE})),
     _Option("reportQueue", "report_queue", _name, frozenset({BATCH_WRITE, STREAM_WRITE})),
@@ -294,6 +308,18 @@ def _with_credentials(found: Mapping[str, Any]) -> str:
     return urlunsplit(parts._replace(netloc=login + parts.netloc))
 
 
+def with_login(
+    url: str, user: str | None, password_file: str | None, token_file: str | None
+) -> str:
+    """The url, with a user and secrets from files. Raises InvalidArgument."""
+    found: dict[str, Any] = {"url": url, "user": user}
+    if password_file is not None:
+        found["password_file"] = _secret_in(password_file, "passwordFile")
+    if token_file is not None:
+        found["token_file"] = _secret_in(token_file, "tokenFile")
+    return _with_credentials(found)
+
+
 def of_table(given: Mapping[str, str]) -> dict[str, str] | None:
     """The options of `CREATE TABLE ... USING fifo`, checked; None where no table is created.
 
@@ -331,6 +357,12 @@ def binary_keys(given: Mapping[str, str]) -> bool:
 def body(given: Mapping[str, str]) -> typed.Body | None:
     """The typed bodies of a read; asked for before it is known what is read how."""
     return _body(_checked(given, _READS))
+
+
+def columns_of(given: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The columns that are read; asked for before it is known what is read how."""
+    found: tuple[str, ...] | None = _checked(given, _READS).get("columns")
+    return found
 
 
 def system_table(given: Mapping[str, str]) -> str | None:
@@ -401,6 +433,7 @@ _TAKING: Final = {"reservation": "reservation", "lock_s": "lock", "max_lock_s": 
 _OF_MESSAGES: Final = {
     "state": "state",
     "binary_keys": "binaryKeys",
+    "columns": "columns",
     "max_messages": "maxMessages",
     "body_format": "format",
 }

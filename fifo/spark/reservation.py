@@ -20,7 +20,8 @@ from pyspark.sql.datasource import InputPartition
 import fifo
 from fifo.blocking import BlockingClient, BlockingDurable
 from fifo.client import NotAcked, Opened
-from fifo.spark import columns, limits
+from fifo.spark import batches, columns, limits
+from fifo.spark.ahead import ahead
 from fifo.spark.errors import SourceError, telling
 from fifo.spark.options import Settings
 
@@ -301,18 +302,20 @@ def fetched(
             if follow
             else client.durable(settings.queue, name, opened=part.opened)
         )
-        consumer = part.opened.consumer
-        for first, last in _steps(part.ranges):
-            begin = first
-            while begin:
-                messages, lost, rest = holder.fetch_part(begin, last, limits.BATCH_BYTES)
-                if remedy is not None and lost:
-                    raise gone(settings, count(lost), last - first + 1, remedy)
-                if messages:
-                    yield columns.to_batch(
-                        messages, binary_keys=settings.binary_keys, consumer=consumer
-                    )
-                begin = rest
+        schema = columns.arrow_schema(binary_keys=settings.binary_keys, names=settings.columns)
+        for found in ahead(_answers(holder, part.ranges)):
+            if remedy is not None and found.lost:
+                raise gone(settings, count(found.lost), count(part.ranges), remedy)
+            yield from batches.to_batches(found.messages, schema, consumer=part.opened.consumer)
+
+
+def _answers(holder: Follower | BlockingDurable, ranges: Ranges) -> Iterator[fifo.Fetched]:
+    for first, last in _steps(ranges):
+        begin = first
+        while begin:
+            found = holder.fetch_part(begin, last, limits.BATCH_BYTES)
+            yield found
+            begin = found.rest
 
 
 def gone(settings: Settings, missing: int, promised: int, remedy: str) -> SourceError:

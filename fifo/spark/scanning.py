@@ -8,7 +8,7 @@ the last task has ended, so the view ends with its lease.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +17,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import fifo
 from fifo.blocking import BlockingClient, BlockingPinnedView
-from fifo.spark import columns, limits, tables
+from fifo.client import Delivered
+from fifo.spark import batches, columns, limits, tables
+from fifo.spark.ahead import ahead
 from fifo.spark.errors import telling
 from fifo.spark.options import Settings
 
@@ -91,17 +93,20 @@ class ScanReader(DataSourceReader):
             yield tables.of_consumers(part.queue, view.consumers(part.queue))
         else:
             holders = tables.holders(settings.table, view, part.queue)
-            for page in self._pages(view, part):
+            schema = columns.arrow_schema(binary_keys=settings.binary_keys, names=settings.columns)
+            for page in ahead(self._pages(view, part)):
                 if settings.table is None:
-                    yield columns.to_batch(page, binary_keys=settings.binary_keys)
+                    yield from batches.to_batches(page, schema)
                 else:
                     yield tables.of_messages(settings.table, page, holders)
 
     def _pages(
         self, view: BlockingPinnedView, part: ScanPart
-    ) -> Iterator[Sequence[fifo.ScannedMessage]]:
+    ) -> Iterator[Delivered[fifo.ScannedMessage]]:
         settings = self.settings
         wanted = tables.WANTED[settings.table].copy()
+        if settings.columns and not columns.AT_THE_BROKER & {*settings.columns}:
+            wanted["bodies"] = False
         if settings.state is not None:
             wanted["state"] = cast("ScanState", settings.state)
         after: int | None = part.first

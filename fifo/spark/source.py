@@ -73,12 +73,13 @@ def _schema_of(given: Mapping[str, str] | options.Settings) -> StructType:
     """The columns of messages, or of a system table."""
     if isinstance(given, options.Settings):
         table, binary_keys, body = given.table, given.binary_keys, given.body
+        names = given.columns
     else:
         table, binary_keys = options.system_table(given), options.binary_keys(given)
-        body = options.body(given)
+        body, names = options.body(given), options.columns_of(given)
     if table is not None:
         return tables.schema_of(table)
-    return typed.read_schema(columns.read_schema(binary_keys=binary_keys), body)
+    return typed.read_schema(columns.read_schema(binary_keys=binary_keys, names=names), body)
 
 
 def _check_written(schema: StructType, settings: options.Settings) -> None:

@@ -42,7 +42,7 @@ def taken(
                 held.take(settings.max_messages or limits.HELD_MAX)
         if not held.held(0, held.last):
             # A read would take what has come since, and each action something else.
-            plain = columns.read_schema(binary_keys=settings.binary_keys)
+            plain = columns.read_schema(binary_keys=settings.binary_keys, names=settings.columns)
             schema = typed.read_schema(plain, settings.body)
             yield spark.createDataFrame([], schema)
             return

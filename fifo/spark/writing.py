@@ -94,7 +94,7 @@ class Sending:
                 except fifo.FifoError as error:
                     raise self._refused(error, first) from error
             self._rows += rows.num_rows
-            self._duplicates += sum(confirm.duplicate for confirm in confirms)
+            self._duplicates += confirms.duplicates
             self.confirmed(bodies)
         return Published(self._producer_name, self.partition, self._rows, self._duplicates)
 
@@ -114,7 +114,7 @@ class Sending:
         self._rows += rows.num_rows
         with telling(f"{self._where()}, rows {first} to {self._rows}"):
             bodies, given = columns.to_messages(rows, first)
-            numbers = numbering.next(bodies, is_last=is_last)
+            numbers = numbering.next(rows.column("body"), is_last=is_last)
             while len(self._under_way) >= limits.SENDS_UNDER_WAY or self._is_done():
                 self._confirm()
             self.sent(bodies)
@@ -131,7 +131,7 @@ class Sending:
             confirms = sending.result()
         except fifo.FifoError as error:
             raise self._refused(error, first) from error
-        self._duplicates += sum(confirm.duplicate for confirm in confirms)
+        self._duplicates += confirms.duplicates
         self.confirmed(bodies)
 
 

@@ -177,7 +177,7 @@ class Layout:
         return cut(self.raw[self.bodies_at : end], unpack_u32(sizes))
 
 
-def cut(blob: memoryview, lengths: Sequence[int]) -> list[bytes]:
+def cut(blob: Buffer, lengths: Sequence[int]) -> list[bytes]:
     """Slices of a blob, end to end, with these lengths."""
     data = bytes(blob)
     return [data[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]

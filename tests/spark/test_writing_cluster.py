@@ -111,7 +111,8 @@ def test_a_batch_that_is_run_again_in_fewer_partitions_fails_at_its_commit(
 def test_a_stream_has_other_producers_behind_a_million_batches() -> None:
     names = [stream_producer("query", batch, 3) for batch in (0, 2**20 - 1, 2**20)]
     assert names == ["spark/query/0/3", "spark/query/0/3", "spark/query/1/3"]
-    same = [Numbering(batch, 0).next([b"x"], is_last=True)[0] for batch in (5, 2**20 + 5)]
+    bodies = pa.chunked_array([["x"]])
+    same = [Numbering(batch, 0).next(bodies, is_last=True)[0] for batch in (5, 2**20 + 5)]
     assert same[0] == same[1] < 2**63
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fifo.wire import Code, RemoteProtocolError
 from fifo.wire.columns import (
@@ -27,6 +27,7 @@ from fifo.wire.columns import (
     ColumnError,
     Layout,
     cut,
+    decode_headers,
     lay_out,
     unpack_u32,
 )
@@ -85,6 +86,26 @@ def dead_letter(record: Mapping[str, Any]) -> DeadLetter:
     )
 
 
+class WireColumns(NamedTuple):
+    """Columns of a frame, in little-endian numbers; None where every message has the default.
+
+    `sizes`, lengths and attempts have four bytes for each message, priorities one. Keys and headers
+    lie end to end in blobs, of length 0 for none; `decode` reads the headers of a message.
+    """
+
+    sizes: bytes
+    key_lengths: bytes | None
+    keys: bytes
+    header_lengths: bytes | None
+    headers: bytes
+    priorities: bytes | None
+    attempts: bytes | None
+
+    def decode(self, headers: bytes) -> dict[str, str]:
+        """The headers of one message."""
+        return decode_headers(headers)
+
+
 class Delivery:
     """The messages of one frame. `received` is monotonic, `received_wall` is for people."""
 
@@ -93,7 +114,7 @@ class Delivery:
         "_columns",
         "_dead_letters",
         "_ends",
-        "_runs",
+        "_joined",
         "bodies",
         "count",
         "first_token",
@@ -102,8 +123,10 @@ class Delivery:
         "received",
         "received_wall",
         "remaining_s",
+        "runs",
         "size",
     )
+    bodies: list[bytes]
 
     def __init__(
         self,
@@ -121,24 +144,55 @@ class Delivery:
         self.received_wall = received_wall
         self.first_token = message.first_token if isinstance(message, Deliver) else 0
         self.remaining_s = message.remaining_ms / 1000 if isinstance(message, Deliver) else 0.0
-        self.bodies = layout.bodies() if message.count else []
-        # The columns are copied, for a view would keep the whole received chunk alive.
+        # All is copied, for a view would keep the whole received chunk alive.
+        end = layout.bodies_at + layout.bodies_bytes
+        self._joined: bytes | None = bytes(layout.raw[layout.bodies_at : end])
         self._columns = {
-            tag: bytes(layout.raw[at : at + size])
-            for tag, (at, size) in layout.places.items()
-            if tag != SIZES
+            tag: bytes(layout.raw[at : at + size]) for tag, (at, size) in layout.places.items()
         }
         self._blobs: dict[int, list[bytes]] = {}
-        self._runs = message.runs
+        self.runs = message.runs
         self._ends = list(accumulate([run[0] for run in message.runs]))
         self._dead_letters = dict(message.dead_letters) if message.dead_letters else None
         if (self._ends[-1] if self._ends else 0) != self.count:
             raise RemoteProtocolError(Code.PROTOCOL, "the runs of a delivery do not add up")
 
+    if not TYPE_CHECKING:  # where it would make an attribute of every name
+
+        def __getattr__(self, name: str) -> list[bytes]:
+            """Cut the bodies when the first is asked for: not for a program that wants columns.
+
+            A property would cost each message of a consumer a call.
+            """
+            if name != "bodies":
+                raise AttributeError(name)
+            sizes = self._columns.get(SIZES)
+            self.bodies = [] if sizes is None else cut(self._joined, unpack_u32(sizes))
+            self._joined = None
+            return self.bodies
+
+    def body_blob(self) -> bytes:
+        """All bodies, end to end."""
+        return b"".join(self.bodies) if self._joined is None else self._joined
+
+    @property
+    def wire(self) -> WireColumns:
+        """The columns of the frame as they came, for a program that has no use for messages."""
+        found = self._columns.get
+        return WireColumns(
+            found(SIZES, b""),
+            found(KEY_LENGTHS),
+            found(KEY_BLOB, b""),
+            found(HEADER_LENGTHS),
+            found(HEADER_BLOB, b""),
+            found(PRIORITIES),
+            found(ATTEMPTS),
+        )
+
     def number(self, index: int) -> tuple[int, int, int]:
         """Queue number, producer number and number of a message: the parts of its id."""
         at, place = self._run(index)
-        run = self._runs[at]
+        run = self.runs[at]
         return run[1], run[2], run[3] + place
 
     def id(self, index: int) -> str:
@@ -149,7 +203,7 @@ class Delivery:
     def published_at(self, index: int) -> datetime:
         """When it was published, by the wall clock of the leader that took it."""
         at, _ = self._run(index)
-        return datetime.fromtimestamp(self._runs[at][4] / 1000, UTC)
+        return datetime.fromtimestamp(self.runs[at][4] / 1000, UTC)
 
     def _run(self, index: int) -> tuple[int, int]:
         """Which run a message is in, and its place there."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from fifo.client import checks
 from fifo.client.connection.session import Session
+from fifo.client.consuming.delivered import Delivered, by_token
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.message import StoredMessage
 from fifo.client.consuming.ranges import Range, chunks, from_tokens
@@ -68,7 +69,7 @@ class Fetched(NamedTuple):
     """A part of a fetch: its messages, the tokens among them that were lost, and the token to go on
     with, 0 at the end. Other holes have had a verdict."""
 
-    messages: list[DurableMessage]
+    messages: Delivered[DurableMessage]
     lost: tuple[Range, ...]
     rest: int
 
@@ -106,7 +107,7 @@ class DurableConsumer:
         self._session = session
         self._verb = asyncio.Lock()
         self._handed_below = 0
-        self._came: dict[int, DurableMessage] | None = None
+        self._came: list[Delivery] | None = None
 
     def __repr__(self) -> str:
         return f"<durable consumer {self.name} of {self.queue}, generation {self.generation}>"
@@ -129,7 +130,7 @@ class DurableConsumer:
         """
         checks.integer(count, "count", 1, STEP_MESSAGES)
         async with self._verb:
-            return (await self._messages("reserve", 0, count))[0]
+            return list((await self._messages("reserve", 0, count))[0])
 
     async def hold(self, count: int, max_bytes: int | None = None) -> Hold:
         """As `reserve`, but nothing is sent: the tokens, for a `fetch` here or elsewhere.
@@ -233,8 +234,7 @@ class DurableConsumer:
     def deliver(self, delivery: Delivery) -> None:
         """Take messages for the verb under way; others stay locked and can be fetched."""
         if self._came is not None:
-            for index in range(delivery.count):
-                self._came[delivery.first_token + index] = DurableMessage(delivery, index)
+            self._came.append(delivery)
 
     @property
     def opened(self) -> Opened:
@@ -262,7 +262,7 @@ class DurableConsumer:
     async def _fetch(self, first: int, last: int) -> list[DurableMessage]:
         """In halves where it is more than the machine sends in one step."""
         try:
-            return (await self._messages("fetch", first, last))[0]
+            return list((await self._messages("fetch", first, last))[0])
         except MessageTooLarge:
             if last - first < STEP_MESSAGES:
                 raise
@@ -271,19 +271,20 @@ class DurableConsumer:
 
     async def _messages(
         self, verb: str, first: int, last: int, max_bytes: int = 0
-    ) -> tuple[list[DurableMessage], Message]:
+    ) -> tuple[Delivered[DurableMessage], Message]:
         """The messages of a verb, which come before its answer; and that."""
         await self._opened()
         # Where another object of this name was opened in between, its deliveries went there.
         self._session.listen(self.consumer, self)
-        came = self._came = {}
+        came: list[Delivery] = []
+        self._came = came
         try:
             answer = await self._do(verb, first, last, safe=verb == "fetch", max_bytes=max_bytes)
         finally:
             self._came = None
         tokens = self._tokens(answer, verb)
         wanted = tokens if verb == "reserve" else range(first, last + 1)
-        return [came[token] for token in sorted(came) if token in wanted], answer
+        return Delivered(by_token(came, wanted), DurableMessage), answer
 
     async def _do(
         self, verb: str, first: int = 0, last: int = 0, *, safe: bool = True, max_bytes: int = 0

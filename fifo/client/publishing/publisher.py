@@ -435,9 +435,7 @@ class Batch:
         self._priorities = _column(priorities, "priorities", count, checks.priority)
         self._delays = _column(delays, "delays", count, lambda one: _ms(one, "delay"))
         self._ttls = _column(ttls, "ttls", count, lambda one: _ms(one, "ttl", 1))
-        self._numbers = None if numbers is None else list(numbers)
-        if self._numbers is not None:
-            _check_numbers(self._numbers, count)
+        self._numbers = None if numbers is None else _checked_numbers(numbers, count)
 
     def __len__(self) -> int:
         return len(self._bodies)
@@ -533,14 +531,20 @@ def _column(values: Any, what: str, count: int, check: Any) -> list[Any] | None:
     return found
 
 
-def _check_numbers(numbers: list[int], count: int) -> None:
+def _checked_numbers(numbers: Sequence[int], count: int) -> Sequence[int]:
     if len(numbers) != count:
         raise InvalidArgument(f"numbers: must have one entry per body: {count}, not {len(numbers)}")
+    if isinstance(numbers, range) and numbers.step == 1 and count:
+        for end in (numbers[0], numbers[-1]):
+            checks.integer(end, "numbers", 1, 2**63 - 1)
+        return numbers
+    found = list(numbers)
     below = 0
-    for number in numbers:
+    for number in found:
         if checks.integer(number, "numbers", 1, 2**63 - 1) <= below:
             raise InvalidArgument("numbers: must ascend")
         below = number
+    return found
 
 
 def _part(column: list[Any] | None, start: int, stop: int) -> list[Any] | None:
