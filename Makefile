@@ -74,8 +74,9 @@ neighbours: setup ## every kind of hostile client beside an honest one, on real 
 celery-suites: setup ## the tests of kombu, Celery, dramatiq and taskiq from their source packages (redis-server): half an hour
 	@$(PY) -m tests.suites --write $(SUITES)
 
-spark: setup ## Spark with drivers that are killed, and through Connect: five minutes; docs/spark.md has the last run
+spark: setup ## Spark with killed drivers, through Connect, on hosts without a common clock (root): eight minutes
 	$(PY) -m pytest -n 0 tests/spark/recipe_runs.py tests/spark/connect_runs.py
+	$(PY) -m tests.spark.machines --write docs/spark-machines.md
 
 deploy-check: setup ## deploy/ through the tools of its formats, built twice, started: ten minutes; writes docs/deploy-checks.md
 	@$(PY) -m tests.deploy --write

@@ -26,6 +26,7 @@ from rich.text import Text
 from bench.check.figures import Figures, measure
 from bench.check.page import headline, render
 from bench.check.reading import HistoryBroken, read
+from bench.check.settings import SETTINGS, flat
 from bench.check.specs import Rare
 from bench.check.tuning import tune
 from bench.check.verdict import RULES, Verdict, judge_history, state_of
@@ -125,6 +126,7 @@ def run(
     show(verdict, figures, options)
     if options.report is not None:
         settings = [("history", str(options.history)), ("machine", describe())]
+        settings += workload_of(options.history)
         page = render(verdict, figures, settings)
         options.report.write_text(page, encoding="utf-8")
         say(f"the report: {options.report}")
@@ -151,6 +153,15 @@ def check(
         return verdict, measure(spark, Rare.read(spark))
     finally:
         made.free()
+
+
+def workload_of(history: Path) -> list[tuple[str, str]]:
+    """The settings of the load job that wrote it, name by name; none where another did."""
+    try:
+        found = json.loads((history / SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return list(flat(found))
 
 
 def _complain(complaints: tuple[str, ...]) -> None:

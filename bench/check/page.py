@@ -10,10 +10,12 @@ import json
 from typing import TYPE_CHECKING
 
 from bench.check import charts
+from bench.check.legend import LEGEND
 from bench.check.verdict import RULES, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from bench.check.figures import Figures, Wait
     from bench.check.verdict import Broken, Verdict
@@ -56,6 +58,7 @@ median.</figcaption></figure>
 <table id="rules"><thead><tr><th>rule</th><th></th><th></th></tr></thead>
 <tbody>{"".join(_rule(name, words, verdict) for name, words in RULES.items())}</tbody></table>
 {"".join(_examples(one) for one in verdict.broken)}
+{_events(verdict)}
 <h2>Latency, in all</h2>
 <table><thead><tr><th></th><th>count</th><th>p50 ms</th><th>p95 ms</th><th>p99 ms</th><th>max
 ms</th></tr></thead><tbody>
@@ -67,7 +70,11 @@ ms</th></tr></thead><tbody>
 <h2>Events</h2>
 <table><tbody>{_counts(verdict.counts.items())}</tbody></table>
 <h2>Settings</h2>
-<table><tbody>{"".join(_row(name, value) for name, value in settings)}</tbody></table>
+<table id="settings"><tbody>{"".join(_row(name, value) for name, value in settings)}</tbody></table>
+<h2>What breaks a rule</h2>
+<p class="note">The words are those of docs/history.md, of which these are the sentences.</p>
+<table id="legend"><tbody>{"".join(_meaning(name, text) for name, text in LEGEND.items())}</tbody>
+</table>
 </body>
 </html>
 """
@@ -81,21 +88,48 @@ def _list(kind: str, lines: Iterable[str]) -> str:
 def _rule(name: str, words: str, verdict: Verdict) -> str:
     broken = next((one for one in verdict.broken if one.rule == name), None)
     return (
-        f'<tr class="{"bad" if broken else "ok"}"><th>{name}</th><td>{html.escape(words)}</td>'
+        f'<tr class="{"bad" if broken else "ok"}"><th><a href="#legend-{name}">{name}</a></th>'
+        f"<td>{html.escape(words)}</td>"
         f"<td>{html.escape(state_of(verdict, name))}</td></tr>\n"
     )
 
 
 def _examples(broken: Broken) -> str:
     shown = "".join(
-        f"<details open><summary>{html.escape(one.subject)}: {html.escape(one.text)}</summary><pre>"
-        + html.escape("\n".join(map(json.dumps, one.events)))
-        + "</pre></details>\n"
+        f"<li>{html.escape(one.subject)}: {html.escape(one.text)}; events"
+        f" {', '.join(_link(event) for event in one.events) or 'none'}</li>\n"
         for one in broken.examples
     )
     more = broken.subjects - len(broken.examples)
     rest = f"<p>and {more:,} more</p>" if more else ""
-    return f"<h3>{broken.rule}: {html.escape(RULES[broken.rule])}</h3>{shown}{rest}"
+    return f"<h3>{broken.rule}: {html.escape(RULES[broken.rule])}</h3><ul>{shown}</ul>{rest}"
+
+
+def _link(event: Mapping[str, Any]) -> str:
+    return f'<a href="#event-{event["index"]}">{event["index"]}</a>'
+
+
+def _events(verdict: Verdict) -> str:
+    """Each event that an example names, once, in order."""
+    named = {
+        event["index"]: event
+        for broken in verdict.broken
+        for one in broken.examples
+        for event in one.events
+    }
+    rows = "".join(
+        f'<tr id="event-{index}"><th class="number">{index}</th>'
+        f'<td class="number">{event["time"]:.6f} s</td>'
+        f"<td>{html.escape(str(event.get('process', '')))}</td>"
+        f"<td>{html.escape(event['type'])} {html.escape(event['f'])}</td>"
+        f"<td><code>{html.escape(json.dumps(event['value']))}</code></td></tr>\n"
+        for index, event in sorted(named.items())
+    )
+    return f"<h3>Their events</h3><table><tbody>{rows}</tbody></table>" if rows else ""
+
+
+def _meaning(name: str, text: str) -> str:
+    return f'<tr id="legend-{name}"><th>{name}</th><td>{html.escape(text)}</td></tr>\n'
 
 
 def _wait(name: str, wait: Wait) -> str:
@@ -141,5 +175,5 @@ th, td { padding: .25rem .9rem .25rem 0; border-bottom: 1px solid #e5e5e5; verti
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 1.5rem 0; } figure svg { width: 100%; height: auto; } figcaption { color: #666; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); gap: 1rem; }
-pre { background: #f6f6f6; padding: .6rem; overflow-x: auto; font-size: 12px; }
+code { font-size: 12px; overflow-wrap: anywhere; } tr:target { background: #fff3c4; }
 """

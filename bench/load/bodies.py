@@ -1,8 +1,8 @@
 """Bodies: what is published, and what a consumer reads from it.
 
-Owns the layout: a check sum over the rest (4 bytes), the monotonic time of the call in nanoseconds
-(8), the length of the name (2), the name, and the content. Sizes, keys and think times are drawn
-here, from a generator that the workload and the partition seed.
+Owns the layout: a check sum over the rest (4 bytes), the time of the call in nanoseconds of the
+driver's clock (8), the length of the name (2), the name, and the content. Sizes, keys and think
+times are drawn here, from a generator that the workload and the partition seed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Content(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Content read from a body. `sent_ns` is the publisher's monotonic clock."""
+    """Content read from a body. `sent_ns`: when it was published, by the driver's clock."""
 
     name: str
     sent_ns: int

@@ -1,7 +1,8 @@
 """The load job from the command line; `bench.load.__main__` calls it.
 
 Owns the options, live progress, what a signal does, sweeps, and the exit code: 0 if everything that
-was to be published was confirmed, 130 with the report so far after Ctrl-C.
+was to be published was confirmed, 130 with the report so far after Ctrl-C, 1 with the report so far
+where the job failed.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 import fifo
+from bench.check.settings import write_settings
 from bench.interrupts import EXIT_CODE, Interrupts
-from bench.load import job, sweep
+from bench.load import job, page, sweep
+from bench.load.hub import Hub
 from bench.load.medians import as_json, print_medians
-from bench.load.partition import STOP, Row, Run
-from bench.load.progress import progress
+from bench.load.partition import CONSUMER, PRODUCER, Row, Run
+from bench.load.progress import Progress, progress
+from bench.load.recorder import NoRecorder, Recorder, number
 from bench.load.report import print_report, report_of
 from bench.load.takes import Take, takes
 from bench.load.workload import Workload, WorkloadWrong, checked, load, shipped
@@ -62,6 +66,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         " python -m bench.load --url fifo://127.0.0.1:7101 --queue load --workload poison",
     )
     parser.add_argument("--url", default=os.environ.get("FIFO_URL"), help="else $FIFO_URL")
+    parser.add_argument("--user", help="with --password-file; else those of the URL")
+    parser.add_argument("--password-file", help="a file whose first line it is")
+    parser.add_argument("--token-file", help="in the place of user and password")
     parser.add_argument("--queue", required=True, help="is declared if it does not exist")
     parser.add_argument("--workload", help="a TOML file, or the name of one that comes along")
     parser.add_argument("--producers", type=int, help="partitions that publish")
@@ -80,9 +87,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--sweep", help=f"run once per value: FIELD=V1,V2,... of {', '.join(sweep.FIELDS)}"
     )
-    parser.add_argument("--report", type=Path, help="with --sweep: an HTML page with the curves")
+    parser.add_argument("--report", type=Path, help="an HTML page; with --sweep, the curves")
     parser.add_argument(
         "--master", help="Spark's master URL (default: a slot per partition on this machine)"
+    )
+    parser.add_argument(
+        "--driver-host", help="with --master: this machine's name for the executors (loopback)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
@@ -92,15 +102,25 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.error(f"--history {options.history}: exists already")
     if options.runs < 1:
         parser.error("--runs: must be above zero")
-    if options.report is not None and not options.sweep:
-        parser.error("--report is for --sweep; of one run, check its history with bench.check")
+    if options.report is not None and not os.access(options.report.absolute().parent, os.W_OK):
+        parser.error(f"--report {options.report}: no file can be written there")
     try:
+        options.url = _with_login(options)
         options.workload = checked(_workload(options))
         options.sweep = sweep.parse(options.sweep) if options.sweep else None
         options.takes = takes(options)
-    except WorkloadWrong as error:
+    except (WorkloadWrong, fifo.InvalidArgument) as error:
         parser.error(str(error))
     return options
+
+
+def _with_login(options: argparse.Namespace) -> str:
+    """The url with user and secret, which need not be on the command line."""
+    if not (options.user or options.password_file or options.token_file):
+        return str(options.url)
+    from fifo.spark.options import with_login
+
+    return with_login(options.url, options.user, options.password_file, options.token_file)
 
 
 def _workload(options: argparse.Namespace) -> Workload:
@@ -153,7 +173,9 @@ def _start(options: argparse.Namespace, folder: Path, slots: int) -> SparkContex
         from pyspark import SparkContext
 
         return SparkContext.getOrCreate()
-    return start_spark("fifo load", options.master or f"local[{slots}]", folder / "spark")
+    host = options.driver_host
+    reached = {"spark.driver.host": host, "spark.driver.bindAddress": host} if host else {}
+    return start_spark("fifo load", options.master or f"local[{slots}]", folder / "spark", reached)
 
 
 class Command:
@@ -176,30 +198,65 @@ class Command:
     def run(self) -> int:
         """Prepare, run, report."""
         takes = self._options.takes
-        first = self._run_of(takes[0])
-        asyncio.run(job.prepare(first))  # A cluster that is not there is said before a JVM starts.
+        self._prepare(takes[0])  # A cluster that is not there is said before a JVM starts.
         largest = max(one.workload.producers + one.workload.consumers for one in takes)
         reports: sweep.Reports = {}
         with self._contexts(self._options, self._folder, largest) as context:
             for place, take in enumerate(takes, 1):
                 if len(takes) > 1:
                     print(f"run {place} of {len(takes)}: {take.name}", file=sys.stderr)
-                run = first
                 if take is not takes[0]:
-                    run = self._run_of(take)
-                    asyncio.run(job.prepare(run))
-                reports.setdefault(take.value, []).append(self._one(context, run))
-                if self._interrupts.count:
+                    self._prepare(take)
+                report = self._one(context, take)
+                reports.setdefault(take.value, []).append(report)
+                if self._interrupts.count or "failed" in report:
                     break
         return self._show(reports)
 
-    def _run_of(self, take: Take) -> Run:
-        options, folder = self._options, self._folder / take.name
-        history = options.history is not None
-        return job.new_run(options.url, take.name, take.workload, folder, history=history)
+    def _prepare(self, take: Take) -> None:
+        run = Run(self._options.url, take.name, take.workload)
+        with self._recorder(take, "declare") as record:
+            asyncio.run(job.prepare(run, record))
 
-    def _one(self, context: SparkContext, run: Run) -> dict[str, Any]:
+    def _events(self, take: Take) -> Path:
+        return self._folder / take.name / "events"
+
+    def _recorder(self, take: Take, name: str) -> Recorder:
+        history = self._options.history is not None
+        return Recorder(self._events(take), name) if history else NoRecorder()
+
+    def _one(self, context: SparkContext, take: Take) -> dict[str, Any]:
         """A run: the job in a thread, progress and signals here."""
+        history = self._options.history is not None
+        seen: list[Progress] = []
+        with Hub(*job.driver_of(context), self._events(take), take.workload.producers) as hub:
+            run = Run(self._options.url, take.name, take.workload, hub.address, history)
+            rows, failed = self._watched(context, run, hub, seen)
+            told = hub.rows()
+        if failed is not None:
+            if not isinstance(failed, JobFailed) or not told:
+                raise failed
+            rows = [row for row, _ in told if row.role in (PRODUCER, CONSUMER)]
+        report = report_of(run.workload, rows)
+        report["progress"] = [one._asdict() for one in seen]
+        if failed is not None:
+            # Parts of its history are missing: a check would find losses in it.
+            return {**report, "failed": str(failed)}
+        if not self._interrupts.count:
+            with self._recorder(take, "left") as record:
+                report["left"] = asyncio.run(job.left(run, record))
+        if history:
+            target = self._options.history
+            target = target / run.queue if len(self._options.takes) > 1 else target
+            report["events"] = number(self._events(take), target)
+            write_settings(target, report["workload"])
+            report["history"] = str(target)
+        return report
+
+    def _watched(
+        self, context: SparkContext, run: Run, hub: Hub, seen: list[Progress]
+    ) -> tuple[list[Row], BaseException | None]:
+        """The rows of the job, or why there are none."""
         rows: list[Row] = []
         failed: list[BaseException] = []
 
@@ -213,34 +270,26 @@ class Command:
         thread.start()
         while thread.is_alive():
             thread.join(SHOW_S)
-            self._look(run)
-        if failed:
-            raise failed[0]
-        report = report_of(run.workload, rows)
-        if not self._interrupts.count:
-            report["left"] = asyncio.run(job.left(run))
-        if run.history is not None:
-            from pyspark.sql import SparkSession
+            self._look(hub, seen)
+            if self._interrupts.hurry():
+                return rows, JobFailed("interrupted twice")
+        return rows, failed[0] if failed else None
 
-            target = self._options.history
-            target = target / run.queue if len(self._options.takes) > 1 else target
-            report["events"] = job.number(SparkSession(context), run.history, target)
-            report["history"] = str(target)
-        return report
-
-    def _look(self, run: Run) -> None:
-        if self._interrupts.count and not run.stopped:
+    def _look(self, hub: Hub, seen: list[Progress]) -> None:
+        if self._interrupts.count and not hub.stops:
             print("interrupted: the job ends", file=sys.stderr, flush=True)
-            (run.folder / STOP).touch()
-        if self._interrupts.hurry():
-            raise JobFailed("interrupted twice")
-        seen = progress(run.folder)
-        if seen.confirmed + seen.delivered and not self._options.json:
-            end = "\r" if sys.stderr.isatty() else "\n"
-            print(seen.line(), file=sys.stderr, end=end, flush=True)
+            hub.stop()
+        now = progress(hub.rows())
+        if now.confirmed + now.delivered:
+            seen.append(now)
+            if not self._options.json:
+                end = "\r" if sys.stderr.isatty() else "\n"
+                print(now.line(), file=sys.stderr, end=end, flush=True)
 
     def _show(self, reports: sweep.Reports) -> int:
         options = self._options
+        if options.report is not None and not options.sweep:
+            options.report.write_text(page.render(reports[0][0]), encoding="utf-8")
         if options.sweep:
             sweep.show(options.sweep.field, reports, options, self._console)
         elif options.runs > 1:
@@ -263,6 +312,8 @@ class Command:
             print(json.dumps(report, indent=2))
             return
         print_report(report, self._console)
+        if "failed" in report:
+            print(f"the load job failed: {report['failed']}", file=sys.stderr)
         self._tell_histories([report])
 
     def _tell_histories(self, reports: list[dict[str, Any]]) -> None:
@@ -275,6 +326,8 @@ class Command:
 
 def complete(report: dict[str, Any]) -> bool:
     """Whether everything that was to be published was confirmed."""
+    if "failed" in report:
+        return False
     workload = report["workload"]
     wanted = workload["messages"] if workload["producers"] else 0
     return bool(not wanted or report["published"] >= wanted)

@@ -3,7 +3,7 @@
 Owns handlers, failures and the events of consuming. One that is to crash runs in a process of its
 own (`python -m bench.load.consumer`), which kills itself with everything that it holds and is
 started again; its record is closed a moment before, because what a dead program had not written
-would look like a loss. Must not know Spark.
+would look like a loss. The first of them is up before the partitions meet. Must not know Spark.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 import fifo
 from bench import loop
 from bench.load.bodies import read, think_seconds
+from bench.load.link import Address, Link
 from bench.load.partition import (
     CALL_TIMEOUT_S,
     CONSUMER,
@@ -40,6 +41,9 @@ from fifo.machine import backoff, limits
 from fifo.words.backoff import parse as parse_backoff
 
 LOOK_S = 0.1
+UP = b"up"
+"""The line of a process that waits for its run."""
+
 CRASHED = 77
 """The exit code of a consumer that killed itself on purpose."""
 
@@ -53,12 +57,14 @@ RENEW_AT = 0.9
 """A slow renewer renews when this part of the lock has passed."""
 
 
-async def consume(run: Run, figures: Figures, record: Recorder, *, letters: bool = False) -> None:
+async def consume(
+    run: Run, figures: Figures, record: Recorder, link: Link, *, letters: bool = False
+) -> None:
     """Consume until all producers have ended and nothing has come for a while."""
     transit = Transit(time.monotonic())
     client = await fifo.connect(run.url, timeout=CALL_TIMEOUT_S)
-    async with client, telling(run, figures):
-        await _Consuming(run, client, transit, figures, record, letters=letters).work()
+    async with client, telling(link, figures):
+        await _Consuming(run, client, transit, figures, record, link, letters=letters).work()
 
 
 class _Consuming:
@@ -69,9 +75,11 @@ class _Consuming:
         transit: Transit,
         figures: Figures,
         record: Recorder,
+        link: Link,
         *,
         letters: bool,
     ) -> None:
+        self._link = link
         number = figures.row.partition
         workload = run.workload
         self._run = run
@@ -123,9 +131,9 @@ class _Consuming:
     async def _end_when_idle(self, consumer: fifo.Consumer[fifo.Message]) -> None:
         """Cancel once the producers are done and nothing came for `idle` seconds."""
         seen, moved = -1, time.monotonic()
-        while not self._run.stopped:
+        while not self._link.stopped:
             await asyncio.sleep(LOOK_S)
-            if self._figures.delivered != seen or not self._run.published:
+            if self._figures.delivered != seen or not self._link.published:
                 seen, moved = self._figures.delivered, time.monotonic()
             if time.monotonic() - moved > self._run.workload.idle:
                 break
@@ -155,7 +163,8 @@ class _Consuming:
             await self._handle(message)
 
     def _delivered(self, message: fifo.Message) -> None:
-        now_ns = time.monotonic_ns()
+        local_ns = time.monotonic_ns()
+        now_ns = local_ns + self._run.offset_ns
         seen = read(message.body)
         letter = message.dead_letter
         self._figures.delivered += 1
@@ -171,7 +180,7 @@ class _Consuming:
             lock_ms=round(message.remaining * 1000, 3),
             # When its frame came: messages may wait in the client's buffer for long.
             transit_s=self._transit.at_most(message._delivery.received),
-            waited_s=now_ns / 1e9 - message._delivery.received, **stamp,
+            waited_s=local_ns / 1e9 - message._delivery.received, **stamp,
         )  # fmt: skip
 
     async def _handle(self, message: fifo.Message) -> None:
@@ -273,23 +282,57 @@ class _Consuming:
         os._exit(CRASHED)
 
 
-def consume_crashing(run: Run, row: Row) -> Row:
-    """A consumer in processes of its own, one after the other until one ends without a crash."""
-    total = Histogram()
-    while True:
-        done = subprocess.run(
-            [sys.executable, "-m", "bench.load.consumer", str(row.partition)],
-            input=pickle.dumps((run, row.host)),
-            capture_output=True,
-            check=False,
+class Incarnation:
+    """A process that consumes as one partition; `begin` sets it going."""
+
+    def __init__(self, partition: int, address: Address) -> None:
+        """Start it; returns when it has imported everything and reached the driver."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.load.consumer", str(partition)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        if done.returncode not in (0, CRASHED):
-            raise RuntimeError(done.stderr.decode(errors="replace").strip().splitlines()[-1])
-        part = Row(**json.loads(done.stdout.decode().splitlines()[-1]))
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            pickle.dump(address, self._process.stdin)
+            self._process.stdin.flush()
+        if self._process.stdout.readline().strip() != UP:
+            _, said = self._process.communicate()
+            raise _failed(said)
+
+    def end(self) -> None:
+        """Kill it where it was never set going."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+    def consume(self, run: Run, row: Row) -> tuple[int, Row]:
+        """Its exit code and its row, when it has ended."""
+        out, said = self._process.communicate(pickle.dumps((run, row.host)))
+        if self._process.returncode not in (0, CRASHED):
+            raise _failed(said)
+        return self._process.returncode, Row(**json.loads(out.decode().splitlines()[-1]))
+
+
+def _failed(said: bytes) -> RuntimeError:
+    lines = said.decode(errors="replace").strip().splitlines()
+    return RuntimeError(lines[-1] if lines else "a consumer's process has died")
+
+
+def consume_crashing(run: Run, row: Row, first: Incarnation) -> Row:
+    """A consumer in processes of its own, one after the other until one ends without a crash."""
+    assert run.hub is not None, "a job has a driver"
+    total = Histogram()
+    incarnation = first
+    while True:
+        code, part = incarnation.consume(run, row)
         _add(row, part, total)
-        if done.returncode == 0:
+        if code == 0:
             row.latency = total.to_pairs()
             return row
+        incarnation = Incarnation(row.partition, run.hub)
 
 
 def _add(row: Row, part: Row, total: Histogram) -> None:
@@ -303,26 +346,30 @@ def _add(row: Row, part: Row, total: Histogram) -> None:
         row.outcomes[name] = row.outcomes.get(name, 0) + count
 
 
-def run_consumer(run: Run, row: Row) -> Row:
+def run_consumer(run: Run, row: Row, link: Link) -> Row:
     """This process's consumer, and its dead letters' where it is the first of all."""
     figures = Figures(run, row)
 
     async def both(record: Recorder) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(consume(run, figures, record))
+            group.create_task(consume(run, figures, record, link))
             if run.workload.queue.dead_letter and row.partition == run.workload.producers:
                 letters = Figures(run, Row("letters", row.partition, row.host))
-                group.create_task(consume(run, letters, record, letters=True))
+                group.create_task(consume(run, letters, record, link, letters=True))
 
-    with recorder(run, f"consumer-{row.partition}") as record:
+    with recorder(run, link, f"consumer-{row.partition}") as record:
         loop.run(both(record))
     return figures.finished()
 
 
 def main() -> int:
-    """An incarnation of a consumer that may crash: the run on stdin, its row on stdout."""
-    run, host = pickle.loads(sys.stdin.buffer.read())
-    row = run_consumer(run, Row(CONSUMER, int(sys.argv[1]), host))
+    """An incarnation of a consumer that may crash: where the driver is and then the run on stdin,
+    its row on stdout."""
+    with Link(pickle.load(sys.stdin.buffer)) as link:
+        sys.stdout.buffer.write(UP + b"\n")
+        sys.stdout.buffer.flush()
+        run, host = pickle.load(sys.stdin.buffer)
+        row = run_consumer(run, Row(CONSUMER, int(sys.argv[1]), host), link)
     print(json.dumps(asdict(row)))
     return 0
 

@@ -1,32 +1,27 @@
 """The Spark job: one barrier stage whose partitions are producers and consumers.
 
-Owns how a workload is laid out over partitions, that all begin together, and how their files become
-one history. The JVM and its Python workers are up before the measured time begins: the partitions
-meet at the barrier first.
+Owns how a workload is laid out over partitions, and that all begin together, on whatever hosts they
+are. The JVM, its Python workers and the processes of consumers are up before the measured time
+begins: the partitions meet at the barrier first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import socket
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fifo
 from bench import loop
-from bench.check.form import FIELDS
-from bench.check.numbering import write_numbered
-from bench.check.tuning import EVENTS_PER_PARTITION, tune
 from bench.load.bodies import PADDING, body_of
-from bench.load.consumer import consume_crashing, run_consumer
+from bench.load.consumer import Incarnation, consume_crashing, run_consumer
+from bench.load.link import Link
 from bench.load.partition import (
     CALL_TIMEOUT_S,
     CONSUMER,
-    DONE,
     PRODUCER,
     Figures,
     Row,
@@ -35,12 +30,10 @@ from bench.load.partition import (
 )
 from bench.load.producer import produce
 from bench.load.recorder import Recorder
-from bench.load.workload import Workload
 from bench.spark import task_errors
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
 BEGIN_S = 0.5
 """From the barrier to the first message: every partition connects meanwhile."""
@@ -49,31 +42,40 @@ FILL = 1000
 """Messages per call when a queue is filled before a run."""
 
 
-def run_partition(run: Run, partition: int) -> Row:
-    """A partition: numbers below `producers` produce, the others consume."""
-    producing = partition < run.workload.producers
-    row = Row(PRODUCER if producing else CONSUMER, partition, socket.gethostname())
-    if not producing:
-        crashing = run.workload.failures.crash > 0
-        return consume_crashing(run, row) if crashing else run_consumer(run, row)
+def run_partition(run: Run, row: Row, link: Link, crashing: Incarnation | None) -> Row:
+    """A partition, until it has done its part."""
+    if crashing is not None:
+        return consume_crashing(run, row, crashing)
+    if row.role == CONSUMER:
+        return run_consumer(run, row, link)
     figures = Figures(run, row)
     try:
-        with recorder(run, f"producer-{partition}") as record:
-            loop.run(produce(run, figures, record))
+        with recorder(run, link, f"producer-{row.partition}") as record:
+            loop.run(produce(run, figures, record, link))
     finally:
-        if run.folder.exists():
-            (run.folder / f"{DONE}{partition}").touch()
+        link.tell(ended=row.partition)
     return figures.finished()
 
 
 def work(run: Run, partitions: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """Run a Spark task: meet the others, then its partition."""
+    """Run a Spark task: meet the others, then its partition. Numbers below `producers` produce, the
+    others consume."""
     from pyspark import BarrierTaskContext
 
-    met = BarrierTaskContext.get().allGather(str(time.monotonic()))
-    begun = replace(run, begin=max(map(float, met)) + BEGIN_S)
+    assert run.hub is not None, "a job has a driver"
     for partition in partitions:
-        yield asdict(run_partition(begun, partition))
+        with contextlib.ExitStack() as stack:
+            producing = partition < run.workload.producers
+            row = Row(PRODUCER if producing else CONSUMER, partition, socket.gethostname())
+            crashing = None
+            if not producing and run.workload.failures.crash > 0:
+                crashing = Incarnation(partition, run.hub)
+                stack.callback(crashing.end)
+            link = stack.enter_context(Link(run.hub))
+            mine = replace(run, offset_ns=link.offset_ns, error_ns=link.error_ns)
+            met = BarrierTaskContext.get().allGather(str(mine.now()))
+            begun = replace(mine, begin=max(map(float, met)) + BEGIN_S)
+            yield asdict(run_partition(begun, row, link, crashing))
 
 
 def run_job(context: SparkContext, run: Run) -> list[Row]:
@@ -85,7 +87,14 @@ def run_job(context: SparkContext, run: Run) -> list[Row]:
     return [Row(**row) for row in rows]
 
 
-async def prepare(run: Run) -> None:
+def driver_of(context: SparkContext) -> tuple[str, str]:
+    """The driver's name for executors, and the address that it listens on."""
+    conf = context.getConf()
+    host = conf.get("spark.driver.host", None) or socket.gethostname()
+    return host, conf.get("spark.driver.bindAddress", None) or host
+
+
+async def prepare(run: Run, record: Recorder) -> None:
     """Declare the queue, fill it if the workload wants that, and begin the history with it."""
     queue = run.workload.queue
     spec = fifo.QueueSpec(
@@ -103,15 +112,14 @@ async def prepare(run: Run) -> None:
         "dead_letter": spec.dead_letter,
         "ordering": spec.ordering,
     }
-    with recorder(run, "declare") as record:
-        async with fifo.connect(run.url, timeout=CALL_TIMEOUT_S) as client:
-            if spec.dead_letter:
-                await client.declare(fifo.QueueSpec(spec.dead_letter))
-                record.add("ok", "declare", "driver", queue=spec.dead_letter, spec="{}")
-            await client.declare(spec)
-            given = {name: value for name, value in told.items() if value is not None}
-            record.add("ok", "declare", "driver", queue=run.queue, spec=json.dumps(given))
-            await _fill(run, client, record)
+    async with fifo.connect(run.url, timeout=CALL_TIMEOUT_S) as client:
+        if spec.dead_letter:
+            await client.declare(fifo.QueueSpec(spec.dead_letter))
+            record.add("ok", "declare", "driver", queue=spec.dead_letter, spec="{}")
+        await client.declare(spec)
+        given = {name: value for name, value in told.items() if value is not None}
+        record.add("ok", "declare", "driver", queue=run.queue, spec=json.dumps(given))
+        await _fill(run, client, record)
 
 
 async def _fill(run: Run, client: fifo.Client, record: Recorder) -> None:
@@ -121,37 +129,17 @@ async def _fill(run: Run, client: fifo.Client, record: Recorder) -> None:
         for value in values:
             record.add("invoke", "publish", "fill", **value)
         data = PADDING[: run.workload.body.bytes]
-        bodies = [body_of(name, time.monotonic_ns(), data) for name in names]
+        bodies = [body_of(name, run.now_ns(), data) for name in names]
         for value, confirm in zip(
             values, await client.publish_many(run.queue, bodies), strict=True
         ):
             record.add("ok", "publish", "fill", **value, id=confirm.id)
 
 
-async def left(run: Run) -> dict[str, int]:
+async def left(run: Run, record: Recorder) -> dict[str, int]:
     """Messages left in the queues: the last word of a history."""
     names = [run.queue, *([run.dead_letters] if run.workload.queue.dead_letter else [])]
     async with fifo.connect(run.url, timeout=CALL_TIMEOUT_S) as client:
         found = {name: int((await client.queue(name)).messages) for name in names}
-    with recorder(run, "left") as record:
-        record.add("ok", "left", "driver", queues=json.dumps(found))
+    record.add("ok", "left", "driver", queues=json.dumps(found))
     return found
-
-
-def number(spark: SparkSession, parts: Path, folder: Path) -> int:
-    """Make one history of what the partitions wrote, and give how many events it has."""
-    from pyarrow import parquet
-
-    count = sum(parquet.read_metadata(path).num_rows for path in parts.iterdir())
-    tune(spark, count)
-    events = spark.read.parquet(str(parts))
-    assert set(FIELDS) - {"index"} < set(events.columns), "recorders write this form"
-    pieces = max(1, count // EVENTS_PER_PARTITION)
-    return write_numbered(events, folder, pieces, order="place")
-
-
-def new_run(url: str, queue: str, workload: Workload, folder: Path, *, history: bool) -> Run:
-    """A run in a folder of its own."""
-    folder.mkdir(parents=True)
-    os.chmod(folder, 0o700)
-    return Run(url, queue, workload, folder, folder / "events" if history else None, 0.0)

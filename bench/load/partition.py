@@ -1,21 +1,21 @@
 """Parts of every partition: its place in the run, its figures, and its reports of progress.
 
-Owns the row that a partition gives back, the measured time, and the small files by which the driver
-shows progress and asks for an early end. Where workers share no folder with the driver, there is no
-progress, and an interrupted job ends without a drain; nothing else depends on it.
+Owns the row that a partition gives back, the measured time, and its clock: the driver's, whatever
+host this is. How a report reaches the driver is the business of `link`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from bench.load.link import Address, Link
 from bench.load.recorder import NoRecorder, Recorder
 from bench.load.workload import Phase, Workload
 from fifo.histogram import Histogram
@@ -29,21 +29,21 @@ CALL_TIMEOUT_S = 60.0
 TELL_S = 0.5
 """Interval at which a partition reports its progress."""
 
-STOP = "stop"
-DONE = "done-"
-"""Files in the run's folder: end early; this producer has ended."""
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Where a job runs; pickled to the workers. `begin` is monotonic, when publishing begins."""
+    """Where a job runs; pickled to the workers. `begin`: when publishing begins, in seconds of the
+    driver's monotonic clock; `offset_ns`: what this host's is behind it, `error_ns` how exactly
+    that is known."""
 
     url: str
     queue: str
     workload: Workload
-    folder: Path
-    history: Path | None
-    begin: float
+    hub: Address | None = None
+    history: bool = False
+    begin: float = 0.0
+    offset_ns: int = 0
+    error_ns: int = 0
 
     @property
     def dead_letters(self) -> str:
@@ -66,22 +66,19 @@ class Run:
             yield phase, at, at + phase.seconds
             at += phase.seconds
 
-    @property
-    def published(self) -> bool:
-        """Whether every producer has ended; by the clock where no folder is shared."""
-        if not self.folder.exists():
-            return time.monotonic() > max((end for _, _, end in self.phases()), default=0.0)
-        return len(list(self.folder.glob(f"{DONE}*"))) >= self.workload.producers
+    def now_ns(self) -> int:
+        """The time by the driver's clock."""
+        return time.monotonic_ns() + self.offset_ns
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the driver wants an early end."""
-        return (self.folder / STOP).exists()
+    def now(self) -> float:
+        """The same in seconds."""
+        return self.now_ns() / 1e9
 
 
 @dataclass(slots=True)
 class Row:
-    """Figures of one partition. Times are monotonic nanoseconds, zero where there was nothing."""
+    """Figures of one partition. Times are nanoseconds of the driver's clock, zero where there was
+    nothing; `clock_error_ns` is by how much they may be wrong."""
 
     role: str
     partition: int
@@ -93,6 +90,7 @@ class Row:
     end_ns: int = 0
     latency: Sequence[tuple[int, int]] = ()
     outcomes: dict[str, int] = field(default_factory=dict)
+    clock_error_ns: int = 0
 
 
 class Figures:
@@ -101,6 +99,7 @@ class Figures:
     def __init__(self, run: Run, row: Row) -> None:
         self._run = run
         self.row = row
+        row.clock_error_ns = run.error_ns
         self.latency = Histogram()
         self.delivered = 0
 
@@ -112,7 +111,8 @@ class Figures:
             self.row.measured += messages
             self.row.begin_ns = self.row.begin_ns or int(since * 1e9)
             self.row.end_ns = now_ns
-            self.latency.record(now_ns - sent_ns, messages)
+            # Of two hosts' clocks the difference is known to `error_ns` only.
+            self.latency.record(max(now_ns - sent_ns, 0), messages)
 
     def outcome(self, name: str) -> None:
         """Something ended in this way."""
@@ -125,38 +125,50 @@ class Figures:
 
 
 @contextlib.asynccontextmanager
-async def telling(run: Run, figures: Figures) -> AsyncIterator[None]:
+async def telling(link: Link, figures: Figures) -> AsyncIterator[None]:
     """Inside, the driver can see how far this partition is."""
-    task = asyncio.get_running_loop().create_task(_tell(run, figures))
+    task = asyncio.get_running_loop().create_task(_tell(link, figures))
     try:
         yield
     finally:
         task.cancel()
-        _write(run, figures)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        link.tell(**_said(figures))
 
 
-async def _tell(run: Run, figures: Figures) -> None:
+async def _tell(link: Link, figures: Figures) -> None:
     while True:
-        _write(run, figures)
+        # In a thread: a driver that is slow to read must not slow the load down.
+        await asyncio.to_thread(link.tell, **_said(figures))
         await asyncio.sleep(TELL_S)
 
 
-def _write(run: Run, figures: Figures) -> None:
-    row = figures.row
-    said = {
-        "role": row.role,
-        "messages": row.messages,
-        "delivered": figures.delivered,
-        "p99": figures.latency.percentile_ms(99),
-    }
-    path = run.folder / f"progress-{row.role}-{row.partition}-{os.getpid()}.json"
-    with contextlib.suppress(OSError):
-        path.with_suffix(".new").write_text(json.dumps(said))
-        os.replace(path.with_suffix(".new"), path)
+def _said(figures: Figures) -> dict[str, object]:
+    row = {**asdict(figures.row), "latency": figures.latency.to_pairs()}
+    return {"row": row, "delivered": figures.delivered, "process": str(os.getpid())}
 
 
-def recorder(run: Run, name: str) -> Recorder:
+class ShippedRecorder(Recorder):
+    """Writes to a file of its own host, and has the driver keep it when it is closed."""
+
+    def __init__(self, run: Run, link: Link, name: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="fifo-load-")
+        super().__init__(Path(self._folder.name), name, run.now)
+        self._link = link
+        self._name = f"{name}.parquet"
+
+    def close(self) -> None:
+        """Make the file whole, and hand it over."""
+        super().close()
+        try:
+            self._link.send_file(Path(self._folder.name) / self._name, self._name)
+        finally:
+            self._folder.cleanup()
+
+
+def recorder(run: Run, link: Link, name: str) -> Recorder:
     """For the events of one partition, or of one incarnation of a consumer."""
-    if run.history is None:
+    if not run.history:
         return NoRecorder()
-    return Recorder(run.history, f"{name}-{time.monotonic_ns()}")
+    return ShippedRecorder(run, link, f"{name}-{os.getpid()}-{time.monotonic_ns()}")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import fifo
 from bench.load.bodies import Content, body_of, contents
+from bench.load.link import Link
 from bench.load.partition import CALL_TIMEOUT_S, Figures, Run, telling
 from bench.load.recorder import Recorder
 
@@ -23,12 +23,12 @@ PACE_S = 0.02
 """At a given rate, messages go out in chunks this far apart."""
 
 
-async def produce(run: Run, figures: Figures, recorder: Recorder) -> None:
+async def produce(run: Run, figures: Figures, recorder: Recorder, link: Link) -> None:
     """Publish this partition's share of the workload."""
     source = contents(run.workload, figures.row.partition)
-    async with fifo.connect(run.url, timeout=CALL_TIMEOUT_S) as client, telling(run, figures):
-        publisher = _Publisher(run, client, figures, recorder, source)
-        await asyncio.sleep(max(0.0, run.begin - time.monotonic()))
+    async with fifo.connect(run.url, timeout=CALL_TIMEOUT_S) as client, telling(link, figures):
+        publisher = _Publisher(run, client, figures, recorder, source, link)
+        await asyncio.sleep(max(0.0, run.begin - run.now()))
         if run.workload.messages:
             await publisher.publish(run.workload.share(figures.row.partition))
             return
@@ -45,8 +45,10 @@ class _Publisher:
         figures: Figures,
         recorder: Recorder,
         source: Iterator[Content],
+        link: Link,
     ) -> None:
         window = run.workload.window
+        self._link = link
         self._run = run
         self._client = client
         self._figures = figures
@@ -61,16 +63,16 @@ class _Publisher:
         """So many, as fast as the window lets them."""
         async with asyncio.TaskGroup() as calls:
             for first in range(0, count, self._chunk):
-                if self._run.stopped:
+                if self._link.stopped:
                     return
                 await self._places.acquire()
                 calls.create_task(self._call(min(self._chunk, count - first)))
 
     async def publish_until(self, end: float, rate: float) -> None:
-        """Until a monotonic time, at a rate, or at none."""
-        due, sent, begin = 0.0, 0, time.monotonic()
+        """Until a time of the driver's clock, at a rate, or at none."""
+        due, sent, begin = 0.0, 0, self._run.now()
         async with asyncio.TaskGroup() as calls:
-            while (now := time.monotonic()) < end and not self._run.stopped:
+            while (now := self._run.now()) < end and not self._link.stopped:
                 due = rate * (now - begin) if rate else sent + self._chunk
                 count = min(int(due) - sent, self._chunk)
                 if count < 1:
@@ -84,7 +86,7 @@ class _Publisher:
         """Publish so many messages in one call, and record what became of each."""
         some = list(itertools.islice(self._source, count))
         names = [f"{self._process}-{next(self._numbers)}" for _ in some]
-        sent_ns = time.monotonic_ns()
+        sent_ns = self._run.now_ns()
         bodies = [body_of(n, sent_ns, one.data) for n, one in zip(names, some, strict=True)]
         queue, delay_s = self._run.queue, self._run.workload.body.delay or None
         asked: list[dict[str, Any]] = [
@@ -95,7 +97,7 @@ class _Publisher:
         for value in asked:
             self._recorder.add("invoke", "publish", self._process, **value)
         confirms, error = await self._publish(bodies, some, delay_s)
-        now_ns = time.monotonic_ns()
+        now_ns = self._run.now_ns()
         self._places.release()
         for value, confirm in zip(asked, confirms, strict=False):
             self._recorder.add("ok", "publish", self._process, **value, id=confirm.id)

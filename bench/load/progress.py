@@ -1,15 +1,15 @@
 """The progress of a running job: published, delivered, acked, lag and p99, a line at a time.
 
-Owns the reading of the small files that partitions write, and their sum. Knows no Spark.
+Owns the sum of what partitions have reported last. Knows no Spark.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.load.partition import PRODUCER
+from bench.load.partition import PRODUCER, Row
+from fifo.histogram import Histogram
 
 
 class Progress(NamedTuple):
@@ -29,14 +29,14 @@ class Progress(NamedTuple):
         )
 
 
-def progress(folder: Path) -> Progress:
-    """The sum of what all partitions said last."""
-    confirmed = delivered = 0
+def progress(rows: Iterable[tuple[Row, int]]) -> Progress:
+    """The sum of rows, each with what was delivered to its partition."""
+    confirmed = total = 0
     slow = {True: 0.0, False: 0.0}
-    for path in folder.glob("progress-*.json"):
-        said = json.loads(path.read_text())
-        producing = said["role"] == PRODUCER
-        confirmed += said["messages"] if producing else 0
-        delivered += said["delivered"]
-        slow[producing] = max(slow[producing], said["p99"] or 0.0)
-    return Progress(confirmed, delivered, slow[True], slow[False])
+    for row, delivered in rows:
+        producing = row.role == PRODUCER
+        confirmed += row.messages if producing else 0
+        total += delivered
+        latency = Histogram.from_pairs([(bucket, count) for bucket, count in row.latency])
+        slow[producing] = max(slow[producing], latency.percentile_ms(99) or 0.0)
+    return Progress(confirmed, total, slow[True], slow[False])

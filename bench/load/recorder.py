@@ -1,17 +1,18 @@
 """Events of one partition, written as Parquet in the form of docs/history.md.
 
-Owns columns, batches and the clock: monotonic, which all processes of one machine share. Events
-carry no number yet; `bench.check.numbering` gives it, over all partitions. Knows no queue.
+Owns columns, batches, and the numbers that events get over all partitions in the end. The clock is
+the caller's: one for all of them. Knows no queue.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.check.form import VALUES
+from bench.check.form import FIELDS, VALUES
 
 BATCH = 20_000
 """Events held in memory: some 10 MB."""
@@ -25,7 +26,9 @@ ARROW = {"string": "string", "bigint": "int64", "double": "float64", "boolean": 
 class Recorder:
     """Writes one file; a context manager. Until `close` the file cannot be read."""
 
-    def __init__(self, folder: Path, writer: str) -> None:
+    def __init__(
+        self, folder: Path, writer: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -46,16 +49,17 @@ class Recorder:
         self._file = parquet.ParquetWriter(folder / f"{writer}.parquet", self._schema)
         self._rows: list[dict[str, Any]] = []
         self._count = 0
+        self._clock = clock
 
     def add(self, kind: str, f: str, process: str, at: float | None = None, **value: Any) -> None:
-        """An event, now, or at a monotonic time in seconds."""
+        """An event, now, or at a time of the clock in seconds."""
         self._rows.append(
             {
                 "type": kind,
                 "f": f,
                 "value": value,
                 "process": process,
-                "time": round(time.monotonic() if at is None else at, 6),
+                "time": round(self._clock() if at is None else at, 6),
                 "place": self._count,
             }
         )
@@ -96,3 +100,42 @@ class NoRecorder(Recorder):
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def number(parts: Path, folder: Path) -> int:
+    """Make one history of what was recorded, and give how many events it has.
+
+    Only times and places are in memory together: each part is written again with its numbers.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+
+    files = sorted(parts.glob("*.parquet"))
+    read = [parquet.read_table(path, columns=["time", "place"]) for path in files]
+    marked = [
+        table.append_column("file", pa.repeat(pa.scalar(at, pa.int32()), table.num_rows))
+        for at, table in enumerate(read)
+    ]
+    events = pa.concat_tables(marked)
+    keys = [(name, "ascending") for name in ("time", "file", "place")]
+    ordered = pc.sort_indices(events, sort_keys=keys)
+    numbers = pc.sort_indices(ordered).cast(pa.int64())  # the inverse of a permutation
+    folder.mkdir(parents=True)
+    begin = 0
+    for at, path in enumerate(files):
+        with parquet.ParquetFile(path) as file:
+            writer = None
+            for batch in file.iter_batches(BATCH):
+                index = numbers.slice(begin, batch.num_rows)
+                begin += batch.num_rows
+                numbered = pa.Table.from_batches([batch]).append_column("index", index)
+                numbered = numbered.select(list(FIELDS))
+                if writer is None:
+                    writer = parquet.ParquetWriter(
+                        folder / f"part-{at:05}.parquet", numbered.schema
+                    )
+                writer.write_table(numbered)
+            if writer is not None:
+                writer.close()
+    return int(events.num_rows)

@@ -1,8 +1,8 @@
 """The figures of a load job: as plain data, and on the terminal.
 
 Owns the names (those of the contract for rates and latencies) and the arithmetic over partitions.
-Latencies end to end compare the clocks of two processes of one machine; on several machines they
-are only as good as these agree.
+Latencies end to end compare the clocks of two processes; on several machines they are as good as
+the differences of these clocks were measured (`clock_error_ms`).
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def report_of(workload: Workload, rows: Sequence[Row]) -> dict[str, Any]:
             }
             for row in rows
         ],
+        "clock_error_ms": max((row.clock_error_ns for row in rows), default=0) / 1e6,
         "workload": asdict(workload),
         "machine": machine(),
     }

@@ -15,8 +15,10 @@ import pytest
 from rich.console import Console
 
 import fifo
-from bench.load import bodies, producer, sweep
+from bench.load import bodies, page, producer, sweep
 from bench.load.command import parse
+from bench.load.hub import Hub
+from bench.load.link import Link
 from bench.load.medians import as_json, cell, medians, print_medians
 from bench.load.partition import CONSUMER, PRODUCER, Figures, Row, Run
 from bench.load.progress import progress
@@ -159,9 +161,9 @@ def test_hot_keys_are_hot() -> None:
     assert keys.count("k0") > 5 * max(1, keys.count("k50"))
 
 
-def test_phases_follow_each_other_and_only_measured_ones_count(tmp_path: Path) -> None:
+def test_phases_follow_each_other_and_only_measured_ones_count() -> None:
     phases = (Phase("warm-up", 5, measured=False), Phase("steady", 10))
-    run = Run("u", "q", replace(LOAD, messages=0, phases=phases), tmp_path, None, begin=100.0)
+    run = Run("u", "q", replace(LOAD, messages=0, phases=phases), begin=100.0)
     assert [(phase.name, begin, end) for phase, begin, end in run.phases()] == [
         ("warm-up", 100, 105),
         ("steady", 105, 115),
@@ -171,9 +173,9 @@ def test_phases_follow_each_other_and_only_measured_ones_count(tmp_path: Path) -
     assert [so_many.since(now) for now in (99, 101)] == [None, 100]
 
 
-def test_a_burst_has_a_rate_from_its_beginning(tmp_path: Path) -> None:
+def test_a_burst_has_a_rate_from_its_beginning() -> None:
     """And what came before it counts as a message, not in the figures."""
-    run = Run("u", "q", LOAD, tmp_path, None, begin=100.0)
+    run = Run("u", "q", LOAD, begin=100.0)
     figures = Figures(run, Row(PRODUCER, 0, "h"))
     figures.count(98 * SECOND_NS, 99 * SECOND_NS, 7)
     figures.count(100 * SECOND_NS, 102 * SECOND_NS, 1000)
@@ -186,7 +188,7 @@ def test_a_burst_has_a_rate_from_its_beginning(tmp_path: Path) -> None:
 async def test_producers_wait_for_the_common_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connected before it, they publish nothing until then."""
+    """Connected before it, they publish nothing until then: by the driver's clock, a day ahead."""
     published: list[float] = []
 
     class Client:
@@ -200,11 +202,16 @@ async def test_producers_wait_for_the_common_begin(
             return [SimpleNamespace(id="1.1.1") for _ in bodies]
 
     monkeypatch.setattr(fifo, "connect", lambda *_, **__: Client())
+    day_ns = 86_400 * SECOND_NS
     begin = time.monotonic() + 0.2
-    run = Run("u", "q", replace(LOAD, producers=1, messages=500), tmp_path, None, begin)
+    workload = replace(LOAD, producers=1, messages=500)
+    run = Run("u", "q", workload, begin=begin + 86_400, offset_ns=day_ns, error_ns=7)
     figures = Figures(run, Row(PRODUCER, 0, "h"))
-    await producer.produce(run, figures, NoRecorder())
+    with Hub("127.0.0.1", "127.0.0.1", tmp_path, 1) as hub, Link(hub.address) as link:
+        await producer.produce(run, figures, NoRecorder(), link)
     assert figures.row.measured == 500
+    assert figures.row.begin_ns == int(run.begin * 1e9)
+    assert figures.row.clock_error_ns == 7
     assert min(published) >= begin
 
 
@@ -225,14 +232,33 @@ def test_each_run_has_a_queue_of_its_own(arguments: list[str], names: list[str])
     assert [take.name for take in options.takes] == names
 
 
-def test_progress_is_the_sum_of_the_partitions(tmp_path: Path) -> None:
-    for number, role in enumerate((PRODUCER, PRODUCER, CONSUMER)):
-        said = f'{{"role":"{role}","messages":10,"delivered":{5 * number},"p99":{number + 1.0}}}'
-        (tmp_path / f"progress-{role}-{number}.json").write_text(said)
-    seen = progress(tmp_path)
+def test_progress_is_the_sum_of_the_partitions() -> None:
+    rows = [
+        (row(role, number, 10, 1, 2, number + 1), 5 * number)
+        for number, role in enumerate((PRODUCER, PRODUCER, CONSUMER))
+    ]
+    seen = progress(rows)
     assert (seen.confirmed, seen.delivered) == (20, 15)
     assert "20 confirmed (p99 2.0 ms)" in seen.line()
     assert "lag 5" in seen.line()
+
+
+def test_the_page_of_one_run_has_its_figures_and_settings() -> None:
+    """And says where the job was interrupted, or has failed."""
+    report = report_of(LOAD, [row(PRODUCER, 0, 600, 1, 2, 5), row(CONSUMER, 1, 600, 1, 2, 9)])
+    report["progress"] = [
+        {"confirmed": 200 * at, "delivered": 100 * at, "confirm_p99_ms": 1, "delivery_p99_ms": 1}
+        for at in range(4)
+    ]
+    whole = page.render({**report, "left": {"q": 7}})
+    assert "600 published and 600 acked per second" in whole
+    assert whole.count("<svg") == 2
+    assert "<th>workload.queue.lock</th><td>30.0</td>" in whole
+    assert "<th>q</th><td>7</td>" in whole
+    assert "The job was interrupted: 600 published" in page.render(report)
+    failed = page.render({**report, "failed": "no <leader>"})
+    assert "The job failed, and this is what it did until then" in failed
+    assert "no &lt;leader&gt;" in failed
 
 
 @pytest.mark.slow
@@ -248,9 +274,9 @@ def test_a_sweep_runs_the_workload_at_each_value_and_draws_it() -> None:
         ]
         for value, one in sweep.variants(LOAD, found)
     }
-    page = sweep.page("size", reports)
-    assert page.count("<svg") == len(sweep.CURVES)
-    assert "medians of" not in page
+    drawn = sweep.page("size", reports)
+    assert drawn.count("<svg") == len(sweep.CURVES)
+    assert "medians of" not in drawn
     several = sweep.page("size", {value: runs * 3 for value, runs in reports.items()})
     assert "medians of 3 runs" in several
     with pytest.raises(WorkloadWrong, match="is none of size"):
@@ -268,8 +294,8 @@ def test_a_browser_shows_every_curve_of_a_sweep_in_its_place(width: int, tmp_pat
         rows = [row(PRODUCER, 0, value, 1, 2, 5), row(CONSUMER, 1, value, 1, 2, 5)]
         return report_of(LOAD, rows)
 
-    page = sweep.page("size", {value: [report(value)] for value in (256, 4096, 65536)})
-    assert faults_of(page, tmp_path, width, pictures=len(sweep.CURVES)) == "none"
+    drawn = sweep.page("size", {value: [report(value)] for value in (256, 4096, 65536)})
+    assert faults_of(drawn, tmp_path, width, pictures=len(sweep.CURVES)) == "none"
 
 
 def test_several_runs_are_a_median_with_lowest_and_highest() -> None:
@@ -308,7 +334,9 @@ def test_several_runs_are_a_median_with_lowest_and_highest() -> None:
         ["--queue", "q", "--window", "0"],
         ["--queue", "q", "--messages", "-1"],
         ["--queue", "q", "--workload", "nothing"],
-        ["--queue", "q", "--report", "x.html"],
+        ["--queue", "q", "--report", "/no/such/folder/x.html"],
+        ["--queue", "q", "--user", "ann"],
+        ["--queue", "q", "--token-file", "/no/such/file"],
         ["--queue", "q", "--history", "/"],
         [],
     ],
@@ -318,6 +346,15 @@ def test_options_that_make_no_sense_are_a_usage_error(arguments: list[str]) -> N
     with pytest.raises(SystemExit) as ended:
         parse(["--url", "fifo://127.0.0.1:7101", *arguments])
     assert ended.value.code == 2
+
+
+def test_a_login_may_come_from_files(tmp_path: Path) -> None:
+    """So that no secret is on the command line."""
+    secret = tmp_path / "password"
+    secret.write_text("p@ss\n")
+    login = ("--user", "ann", "--password-file", str(secret))
+    options = parse(["--url", "fifo://127.0.0.1:7101", "--queue", "q", *login])
+    assert options.url == "fifo://ann:p%40ss@127.0.0.1:7101"
 
 
 def test_without_an_address_the_options_are_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:

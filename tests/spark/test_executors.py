@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 import fifo
 from bench.load import job
-from bench.load.partition import CONSUMER, PRODUCER
+from bench.load.hub import Hub
+from bench.load.partition import CONSUMER, PRODUCER, Run
+from bench.load.recorder import NoRecorder
 from bench.load.workload import Workload
 from fifo.blocking import BlockingClient
 from tests.spark.conftest import Cluster
@@ -40,7 +42,8 @@ def test_source_sink_and_load_job_run_on_workers_without_the_server(
     query.trigger(availableNow=True).start().awaitTermination()
     assert spark.table("streamed").count() == COUNT
     workload = Workload(producers=1, consumers=1, messages=COUNT, idle=1.0)
-    run = job.new_run(url, "load", workload, tmp_path / "load", history=False)
-    asyncio.run(job.prepare(run))
-    done = {row.role: row.messages for row in job.run_job(context, run)}
+    with Hub(*job.driver_of(context), tmp_path / "load", 1) as hub:
+        run = Run(url, "load", workload, hub.address)
+        asyncio.run(job.prepare(run, NoRecorder()))
+        done = {row.role: row.messages for row in job.run_job(context, run)}
     assert done == {PRODUCER: COUNT, CONSUMER: COUNT}

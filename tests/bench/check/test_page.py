@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.check.command import workload_of
 from bench.check.figures import Fault, Figures, Wait
+from bench.check.legend import LEGEND
 from bench.check.page import render
+from bench.check.settings import write_settings
 from bench.check.verdict import RULES, Broken, Example, Verdict
 from tests.support.browser import BROWSER_SECONDS, WIDTHS, browse, faults_of, needs_browser
 
@@ -77,6 +80,32 @@ def test_a_page_names_every_rule_and_needs_nothing_else() -> None:
     assert "and 11 more" in page
     assert "kill n1" in page
     assert not re.search(r"<(?:script|link|img)|@import|url\((?!#)", page)
+
+
+def test_an_example_leads_to_its_events_and_a_rule_to_what_breaks_it() -> None:
+    """Every link of the page leads somewhere in it."""
+    page = render(BAD, FIGURES, [])
+    assert '1.1.7: came &lt;back&gt; after its ack; events <a href="#event-9">9</a>' in page
+    links = set(re.findall(r'href="#([^"]+)"', page))
+    assert {"event-9", *(f"legend-{rule}" for rule in RULES)} <= links
+    assert links <= set(re.findall(r'id="([^"]+)"', page))
+
+
+def test_the_legend_is_that_of_the_docs() -> None:
+    """Word for word, a line for each rule."""
+    assert list(LEGEND) == list(RULES)
+    text = " ".join(Path("docs/history.md").read_text(encoding="utf-8").split())
+    for rule, words in LEGEND.items():
+        assert f"- {rule}: {words}" in text
+
+
+def test_a_report_has_the_settings_of_the_workload(tmp_path: Path) -> None:
+    """Which a load job leaves beside its history; a history without any has none."""
+    assert workload_of(tmp_path) == []
+    write_settings(tmp_path, {"name": "poison", "queue": {"lock": 2.5, "max_lock": None}})
+    settings = workload_of(tmp_path)
+    assert settings == [("workload.name", "poison"), ("workload.queue.lock", "2.5")]
+    assert "<th>workload.queue.lock</th><td>2.5</td>" in render(GOOD, FIGURES, settings)
 
 
 def test_the_headline_says_what_matters() -> None:
