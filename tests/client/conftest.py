@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fifo
+import fifo.testing
 from tests.support.skipping import IdleClockLoop
 
 if TYPE_CHECKING:
@@ -25,7 +26,14 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture
-async def client(shared_cluster: SharedCluster) -> AsyncIterator[fifo.Client]:
-    """A client of three real nodes, closed in the end."""
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[fifo.Client]:
+    """A client of three real nodes, closed in the end; of nodes in the process, in virtual time,
+    where the test is marked with `fifo_cluster`."""
+    marker = request.node.get_closest_marker("fifo_cluster")
+    if marker is not None:
+        async with fifo.testing.cluster(**marker.kwargs) as made, fifo.connect(made.url) as found:
+            yield found
+        return
+    shared_cluster: SharedCluster = request.getfixturevalue("shared_cluster")
     async with fifo.connect(shared_cluster.url) as found:
         yield found

@@ -150,6 +150,7 @@ async def test_cancelled_consumers_do_not_pile_up_in_the_cluster(client: fifo.Cl
     assert (await client.queue("orders")).ready == 14
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_deleted_queue_ends_its_consumers(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders"))
     async with client.consume("orders") as messages:
@@ -160,6 +161,7 @@ async def test_a_deleted_queue_ends_its_consumers(client: fifo.Client) -> None:
             await asyncio.wait_for(waiting, 10)
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_lock_is_renewed_while_the_handler_works_and_lost_without_renewals(
     client: fifo.Client,
 ) -> None:
@@ -269,6 +271,7 @@ LOST: dict[str, Any] = {"lock": 1, "handler_timeout": 0.1}
 """Of a consumer whose handlers lose their locks after a second: they are not renewed."""
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_one_hung_handler_starves_no_consumer(client: fifo.Client) -> None:
     seen: list[bytes] = []
 

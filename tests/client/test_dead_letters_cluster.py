@@ -58,6 +58,7 @@ def failed(kind: type[Exception], depth: int) -> Exception:
 
 
 @pytest.mark.cluster
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_redrive_of_a_groups_values_moves_exactly_that_group(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders", dead_letter="dlq"))
     await bury(client, failed(ValueError, 0), 5)
@@ -91,6 +92,7 @@ async def test_a_redrive_of_a_groups_values_moves_exactly_that_group(client: fif
 
 
 @pytest.mark.cluster
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_messages_are_found_and_moved_by_what_they_died_of(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders", dead_letter="dlq"))
     await client.declare(fifo.QueueSpec("aside"))

@@ -25,6 +25,7 @@ def told(messages: list[fifo.DurableMessage]) -> list[tuple[int, bytes]]:
     return [(message.token, message.body) for message in messages]
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_reserved_messages_are_fetched_again_until_they_are_acked(
     client: fifo.Client,
 ) -> None:
@@ -87,6 +88,7 @@ async def test_other_clients_fetch_without_taking_the_reservation_over(
             await helper.fetch(1, 2)
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_bytes_bound_a_hold_and_a_part_of_a_fetch(client: fifo.Client) -> None:
     await client.publish_many("q", [b"1234567890"] * 9)
     reader = client.durable("q", "reader")
@@ -143,6 +145,7 @@ async def test_a_forgotten_holder_does_nothing_to_the_next_one(
         assert told(await after.fetch(1, 2)) == [(1, b"one"), (2, b"two")]
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_forgetting_a_durable_consumer_returns_its_messages_uncounted(
     client: fifo.Client,
 ) -> None:
@@ -160,6 +163,7 @@ async def test_forgetting_a_durable_consumer_returns_its_messages_uncounted(
         await reader.fetch(2, 1)
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_lost_tokens(
     client: fifo.Client,
 ) -> None:
@@ -179,6 +183,7 @@ async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_lost_tokens(
     assert [(one.first, one.last, one.status) for one in missing] == [(1, 2, "lock_lost")]
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(client: fifo.Client) -> None:
     count = 25_000
     await client.publish_many("q", [b"%d" % n for n in range(count)])
@@ -191,6 +196,7 @@ async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(client: fi
     assert (await client.queue("q")).messages == 0
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_fetch_is_whole_though_the_machine_takes_many_steps_for_it(
     client: fifo.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +244,7 @@ async def test_a_durable_consumer_is_listed_with_its_locks_and_goes_with_its_que
     assert await reader.open() == ()
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_single_active_queue_has_no_durable_consumers(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("one", ordering="single_active"))
     with pytest.raises(fifo.InvalidArgument):

@@ -54,6 +54,7 @@ def warned(words: str) -> AbstractContextManager[Any]:
 # --- one tag, two consumers ------------------------------------------------------------------
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_two_consumers_of_one_client_under_one_tag_both_work(client: fifo.Client) -> None:
     await client.publish_many("orders", [b"1", b"2"])
     async with (
@@ -68,6 +69,7 @@ async def test_two_consumers_of_one_client_under_one_tag_both_work(client: fifo.
         assert (await other.ack(receipt=True)).status == "ok"
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_consumer_keeps_its_locks_when_another_subscribes_under_its_tag(
     client: fifo.Client,
 ) -> None:
@@ -81,6 +83,7 @@ async def test_a_consumer_keeps_its_locks_when_another_subscribes_under_its_tag(
             assert (await job.ack(receipt=True)).status == "ok"
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_tag_is_free_again_once_its_consumer_has_settled_all(client: fifo.Client) -> None:
     await client.publish_many("orders", [b"1", b"2"])
     async with client.consume("orders", tag="worker", prefetch=1) as messages:

@@ -22,6 +22,7 @@ async def consumers(client: fifo.Client) -> int:
     return session.consumers
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_gets_on_very_many_queues_leave_no_consumers_behind(client: fifo.Client) -> None:
     await asyncio.gather(*[client.declare(fifo.QueueSpec(name)) for name in [*_EMPTY, *_FULL]])
     await asyncio.gather(*[client.publish(name, b"x") for name in _FULL])

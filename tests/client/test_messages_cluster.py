@@ -12,6 +12,7 @@ from tests.support.shared import SharedCluster
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_message_is_found_by_its_id_wherever_it_stands(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders", dead_letter="orders.dlq"))
     one, two, three = [
@@ -36,6 +37,7 @@ async def test_a_message_is_found_by_its_id_wherever_it_stands(client: fifo.Clie
         await client.message("orders", one)
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_queue_is_looked_through_in_pages_by_key_and_by_place(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders"))
     bodies = [b"%d" % n for n in range(2500)]
@@ -81,6 +83,7 @@ async def test_a_lock_that_is_taken_back_is_lost_to_its_holder_at_once(
         await client.act("orders", confirm.id, "unlock", version=found.place.version)
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_each_action_does_what_it_says(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders", dead_letter="orders.dlq"))
     await client.declare(fifo.QueueSpec("aside"))
@@ -105,6 +108,7 @@ async def test_each_action_does_what_it_says(client: fifo.Client) -> None:
     assert left == {ids[2], ids[4], ids[5]}
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_what_is_wrong_is_refused_with_the_reason(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders"))
     confirm = await client.publish("orders", b"one")

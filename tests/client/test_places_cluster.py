@@ -19,6 +19,7 @@ async def places(client: fifo.Client, queue: str) -> int:
     return shown.prefetch
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_the_places_of_a_quick_handler_grow_and_all_is_acked(client: fifo.Client) -> None:
     bodies = [b"%d" % number for number in range(3000)]
     await client.declare(fifo.QueueSpec("q"))
@@ -41,6 +42,7 @@ async def test_the_places_of_a_quick_handler_grow_and_all_is_acked(client: fifo.
     assert seen == bodies
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_slow_handler_holds_one_message_and_leaves_the_others(
     client: fifo.Client,
 ) -> None:

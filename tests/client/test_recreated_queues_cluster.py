@@ -95,6 +95,7 @@ async def test_a_named_producer_that_was_opened_before_the_queue_was_declared_an
     assert (await opened.publish("orders", b"2")).id.endswith(".2")
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_publishers_survive_a_queue_that_expired_unused(client: fifo.Client) -> None:
     await again(client, expires_unused=1)
     await client.publish("orders", b"1")

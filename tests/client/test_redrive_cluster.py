@@ -56,6 +56,7 @@ async def bodies(client: fifo.Client, queue: str) -> list[int]:
     return found
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_dead_letters_go_back_to_their_source_once_and_in_order(client: fifo.Client) -> None:
     count = 2 * limits.REDRIVE_MESSAGES + 7
     await bury(client, "q", count)
@@ -72,6 +73,7 @@ async def test_dead_letters_go_back_to_their_source_once_and_in_order(client: fi
     assert (await client.queue("dlq")).messages == 0
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_filters_choose_and_the_rest_stays(client: fifo.Client) -> None:
     await bury(client, "q", 40)
     await client.declare(fifo.QueueSpec("other", dead_letter="dlq"))
@@ -104,6 +106,7 @@ async def test_filters_choose_and_the_rest_stays(client: fifo.Client) -> None:
     assert (await client.queue("dlq")).ready == 35
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_full_target_pauses_until_there_is_room_and_a_cancel_ends_it(
     client: fifo.Client,
 ) -> None:
@@ -123,6 +126,7 @@ async def test_a_full_target_pauses_until_there_is_room_and_a_cancel_ends_it(
     assert (await ended(client))["moved"] == 2
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_rate_is_kept(client: fifo.Client) -> None:
     await bury(client, "q", 60)
     loop = asyncio.get_running_loop()
@@ -149,6 +153,7 @@ async def test_a_redrive_goes_on_at_the_next_leader_and_moves_each_message_once(
     assert counters["moved_out"] == 150
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_move_takes_ready_messages_from_the_front(client: fifo.Client) -> None:
     count = 2 * limits.MOVE_MESSAGES + 3
     await client.declare(fifo.QueueSpec("q"))

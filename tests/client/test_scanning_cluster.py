@@ -21,6 +21,7 @@ async def scanned(messages: Any) -> list[fifo.ScannedMessage]:
     return [message async for message in messages]
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_queue_of_any_depth_is_read_as_it_was_and_nothing_is_taken(
     client: fifo.Client,
 ) -> None:
@@ -42,6 +43,7 @@ async def test_a_queue_of_any_depth_is_read_as_it_was_and_nothing_is_taken(
     assert [one async for one in client.scan("orders")] == []
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_what_was_confirmed_is_in_a_view_that_is_pinned_then(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders"))
     for count in range(1, 30):
@@ -49,6 +51,7 @@ async def test_what_was_confirmed_is_in_a_view_that_is_pinned_then(client: fifo.
         assert len(await scanned(client.scan("orders"))) == count
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_each_message_says_where_it_stood_and_filters_choose(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders", dead_letter="orders.dlq", lock=30))
     for number in range(6):
@@ -97,6 +100,7 @@ async def test_each_message_says_where_it_stood_and_filters_choose(client: fifo.
             await view.page("nowhere")
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_ranges_of_positions_are_the_queue_cut_in_parts(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders"))
     bodies = [b"%d" % n for n in range(10_000)]
@@ -134,6 +138,7 @@ async def test_another_client_goes_on_where_one_stopped(
         await scanned(client.scan("orders", cursor="nonsense"))
 
 
+@pytest.mark.fifo_cluster(nodes=3)
 async def test_a_pin_that_is_not_used_ends(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders"))
     view = await client.pin(lease=1)
