@@ -18,12 +18,16 @@ from asyncio.subprocess import Process
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from fifo.worker import limits
 from fifo.worker.status import Report, Reports
 from fifo.worker.stopping import Stops
 
 _log = logging.getLogger("fifo.worker")
+
+_OF_OTHERS: Final = frozenset({"site-packages", "__pycache__", "node_modules"})
+"""Folders of which a look with --reload sees nothing: thousands of files, none of the program's."""
 
 
 @dataclass(slots=True)
@@ -181,7 +185,7 @@ def _stamps(folder: Path) -> dict[str, int]:
         folders[:] = [
             name
             for name in folders
-            if not name.startswith(".") and name not in ("site-packages", "__pycache__")
+            if not name.startswith(".") and name not in _OF_OTHERS
         ]
         for name in files:
             if name.endswith(".py"):
