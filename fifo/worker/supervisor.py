@@ -183,9 +183,7 @@ def _stamps(folder: Path) -> dict[str, int]:
     found = {}
     for place, folders, files in os.walk(folder):
         folders[:] = [
-            name
-            for name in folders
-            if not name.startswith(".") and name not in _OF_OTHERS
+            name for name in folders if not name.startswith(".") and name not in _OF_OTHERS
         ]
         for name in files:
             if name.endswith(".py"):
