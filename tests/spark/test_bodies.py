@@ -129,6 +129,9 @@ def test_json_that_fits_becomes_its_value(kind: str, text: str, value: Any) -> N
         ("id long NOT NULL", "{}", "field id: is missing, and may not be null"),
         ("x double", '{"x": "1"}', "double is expected"),
         ("x double", '{"x": 1' + "0" * 400 + "}", "double is expected"),
+        ("x double", '{"x": 1e400}', "a finite double is expected, not inf"),
+        ("x double", '{"x": NaN}', "a finite double is expected, not nan"),
+        ("x string", '{"x": [Infinity]}', "field x: its value is too deep, or has no finite"),
         ("x decimal(4,2)", '{"x": 100}', r"decimal\(4,2\) is expected"),
         ("x decimal(4,2)", '{"x": 1.234}', r"decimal\(4,2\) is expected"),
         ("x decimal(4,2)", '{"x": "NaN"}', r"decimal\(4,2\) is expected"),
@@ -356,6 +359,12 @@ def test_a_value_that_does_not_fit_is_named_by_its_row() -> None:
     wrong = pa.record_batch({"body": pa.array([{"i": 1}, {"i": None}], kind)})
     with pytest.raises(fifo.InvalidArgument, match="row 4: body is not of the Avro schema"):
         list(encoded(iter([*batches, wrong]), found))
+
+
+def test_a_number_that_json_has_not_is_named_by_its_row() -> None:
+    batch = pa.record_batch({"body": pa.array([{"x": 1.0}, {"x": float("nan")}])})
+    with pytest.raises(fifo.InvalidArgument, match="row 2: body has a number that is not finite"):
+        list(encoded(iter([batch]), options.parse({**GIVEN, "format": "json"}, BATCH_WRITE).body))
 
 
 def test_a_write_of_other_columns_is_refused_before_it_starts() -> None:

@@ -69,6 +69,22 @@ def test_a_typed_view_is_read_and_inserted_into(
     assert depth(client, queue) == (3, 0)
 
 
+def test_a_typed_table_of_the_catalog_is_read_and_inserted_into(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    typed = "format 'json', bodySchema 'id bigint NOT NULL, name string'"
+    spark.sql(
+        f"CREATE TABLE typed USING fifo OPTIONS (url '{cluster.url}', queue '{queue}', {typed})"
+    )
+    try:
+        said = f"WITH (url = '{cluster.url}', queue = '{queue}', format = 'json')"
+        spark.sql(f"INSERT INTO typed {said} (body) SELECT named_struct('id', 7L, 'name', 'seven')")
+        assert spark.sql("SELECT body.* FROM typed").collect() == [(7, "seven")]
+    finally:
+        spark.sql("DROP TABLE typed")
+    assert [one.body for one in client.peek(queue, 9)] == [b'{"id":7,"name":"seven"}']
+
+
 def test_avro_and_protobuf_go_through_spark_both_ways(
     spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
@@ -162,7 +163,10 @@ def _decimal(kind: sql.DecimalType) -> _Convert:
 
 
 def _text(value: Any, path: str) -> str:
-    return value if isinstance(value, str) else _dumps(value)
+    try:
+        return value if isinstance(value, str) else _dumps(value)
+    except (ValueError, RecursionError):
+        raise Misfit(f"{at(path)}its value is too deep, or has no finite number") from None
 
 
 def _boolean(value: Any, path: str) -> bool:
@@ -175,9 +179,12 @@ def _double(value: Any, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise _other("double", value, path)
     try:
-        return float(value)
+        found = float(value)
     except OverflowError:
         raise _other("double", value, path) from None
+    if not math.isfinite(found):
+        raise _other("a finite double", value, path)
+    return found
 
 
 def _binary(value: Any, path: str) -> bytes:
@@ -233,7 +240,10 @@ def writing(kind: sql.DataType) -> Write:
     plain = _plainer(kind)
 
     def write(value: Any) -> bytes:
-        return _dumps(plain(value)).encode()
+        try:
+            return _dumps(plain(value)).encode()
+        except ValueError:
+            raise Misfit("has a number that is not finite, which JSON has not") from None
 
     return write
 
@@ -285,4 +295,6 @@ _PLAIN: Final[dict[type[sql.DataType], Callable[[Any], Any]]] = {
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
+    return json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=float
+    )

@@ -24,7 +24,10 @@ class Misfit(Exception):
 
 def shown(value: Any) -> str:
     """The beginning of a value, for an error."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} that is too deep"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
