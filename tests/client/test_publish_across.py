@@ -15,6 +15,8 @@ from fifo.wire import limits as wire
 from fifo.wire.messages import Confirms, Error, Publish, PublishAcross
 from tests.support.wire_peer import Line, Peer, confirm_all, welcome
 
+_PUBLISHES = (Publish, PublishAcross)
+
 
 def _places(frame: Frame) -> list[tuple[str, int, int, int, int, list[bytes]]]:
     """(queue, correlation, previous, number, below, bodies) of each place."""
@@ -153,3 +155,15 @@ async def test_what_is_refused_for_the_moment_is_sent_again(code: Code) -> None:
         _, frame, message = await peer.hear(Publish)
         assert isinstance(message, Publish)
         assert (message.queue, message.number, frame.correlation) == ("b", 1, refused[0])
+
+
+async def test_what_is_published_in_one_turn_is_within_the_window() -> None:
+    """To however many queues: what waits for the end of the turn counts as well."""
+    size = 100_000
+    async with Peer() as peer, fifo.connect(peer.url, window_bytes=wire.MIB) as client:
+        queues = [f"q{number}" for number in range(60)]
+        publishing = [client.publish(queue, b"x" * size, timeout=0.3) for queue in queues]
+        ended = await asyncio.gather(*publishing, return_exceptions=True)
+        assert {type(one) for one in ended} == {fifo.Timeout}
+        frames = [frame for _, frame in peer.heard if isinstance(frame.message, _PUBLISHES)]
+        assert sum(len(frame.raw) // size for frame in frames) == wire.MIB // size + 1

@@ -211,6 +211,7 @@ class Publisher:
                 self._flushes = True
                 self.session.loop.call_soon(self._flush_all)
         singles.add(item, deadline)
+        self._bytes += len(item.body)
         return singles
 
     def _flush_all(self) -> None:
@@ -227,6 +228,7 @@ class Publisher:
         singles = self._gathering.pop(at)
         if self.session.fatal is not None:
             singles.done(None, self.session.fatal)
+            self._bytes -= singles.bytes_held
             return
         self.session.metrics.published += len(singles)
         self._add(self.stream(*at), singles)
@@ -276,6 +278,7 @@ class Publisher:
             if at in self._gathering:
                 self._flush(at)
             self.session.metrics.published += len(publication.bodies)
+            self._bytes += size
             self._add(self.stream(producer, queue), part)
             if many.failed:
                 break
@@ -308,8 +311,10 @@ class Publisher:
     # The window.
 
     def _is_full(self) -> bool:
+        """Whether what is unanswered, and what goes at the end of this turn, fills the window."""
         return (
-            self._bytes >= self.session.options.window_bytes or self._frames >= limits.WINDOW_FRAMES
+            self._bytes >= self.session.options.window_bytes
+            or self._frames + len(self._gathering) >= limits.WINDOW_FRAMES
         )
 
     async def _wait_for_room(self, queue: str, deadline: float, seconds: float) -> None:
@@ -334,7 +339,6 @@ class Publisher:
         return self.session.expired(seconds, f"publish to {queue!r}", tries)
 
     def _add(self, stream: PublishStream, work: Work) -> PublishFrame:
-        self._bytes += work.bytes_held
         self._frames += 1
         if self._room:
             self._wake()
