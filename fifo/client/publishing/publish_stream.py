@@ -298,10 +298,12 @@ class PublishStream:
         code, text, retryable = error[0], error[1], error[2]
         refused = from_code(code, text, error[3] if len(error) > 3 else None, retryable=retryable)
         tries = frame.work.tries
-        if code == Code.GAP:
-            tries.passed_over()
-        else:
-            tries.refused(refused)
+        # A part that was stored is no refusal to a caller whose time ended just now.
+        if not confirmed.total:
+            if code == Code.GAP:
+                tries.passed_over()
+            else:
+                tries.refused(refused)
         if is_another:
             self.last_stored = max(self.last_stored, _expected(refused) or 0)
             for one in self._frames:

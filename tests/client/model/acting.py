@@ -12,8 +12,9 @@ import random
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import fifo
 from fifo import blocking
@@ -22,7 +23,8 @@ from fifo.client.connection.threads import SameLoop
 from fifo.client.consuming.consumer import Consumer
 from fifo.words.settlement import Verb
 from node.testing.clockwork import Program
-from tests.client.model.heard import Asking, Letter, Publishing, Verdict
+from tests.client.model.heard import Asking, Body, Letter, Publishing, Verdict
+from tests.client.model.sending import WINDOW_BYTES, Sending
 from tests.client.model.waiting import Awaited, Handled, called, callers
 from tests.sim.workload import RATE_ERROR
 
@@ -73,12 +75,14 @@ class Actor:
         )
         """Tasks that wait for a message of a consumer."""
         self.letters: list[Letter] = []
+        self.publishings: list[Publishing] = []
         self.connections = 0
         """Of `on_connected` and `on_disconnected`: each has the other between two of it."""
         self.closed = False
         self.drains = False
         """Whether it takes and acks all that comes, for the end of a run."""
         self._session = session
+        self._sending = Sending(self)
         self._numbers = itertools.count(1)
         self.run(self._connect())
 
@@ -121,6 +125,7 @@ class Actor:
             entropy=lambda count: next(sessions, None) or randbytes(count),
             own_loop=SameLoop,
             crossing=lambda: callers(self.scene.world.loop),
+            dial=self._sending.dial,
         )
         options = cast("fifo.ConnectKeywords", {**COMMON, **self.kind})
         while self.client is None:
@@ -128,6 +133,8 @@ class Actor:
                 self.client = await self._connected_with(environment, options)
             except fifo.FifoError:
                 await asyncio.sleep(0.3)
+        session = self.client._session
+        session.options = replace(session.options, window_bytes=WINDOW_BYTES)
         self.client.on_unsettled = self._unsettled
         self.connections = 1
         self.client.on_connected = self._connected
@@ -234,9 +241,9 @@ class Actor:
 
     # --- publishing -------------------------------------------------------------------------------
 
-    async def publish(self, queue: str, dedup: str | None) -> None:
-        """Publish one message."""
-        one = self._publishing(queue, dedup)
+    async def publish(self, queue: str, dedup: str | None, size: int = 0) -> None:
+        """Publish one message, of at least so many bytes."""
+        one = self._publishing(queue, dedup, size=size)
         call = self.up().publish(queue, one.body, dedup_id=dedup)
         try:
             one.confirm = await self.timed(f"publish {one.body!r}", call, TIMEOUT_S)
@@ -278,9 +285,12 @@ class Actor:
             one.error = error
         self._published(one)
 
-    def _publishing(self, queue: str, dedup: str | None, number: int | None = None) -> Publishing:
-        body = f"{self.name}-{next(self._numbers)}".encode()
+    def _publishing(
+        self, queue: str, dedup: str | None, number: int | None = None, size: int = 0
+    ) -> Publishing:
+        body = Body(f"{self.name}-{next(self._numbers)} ".encode().ljust(size, b"x"))
         one = Publishing(self, queue, body, self.scene.now, dedup, number)
+        self.publishings.append(one)
         self.scene.heard.publishings.append(one)
         return one
 
@@ -297,7 +307,9 @@ class Actor:
 
     # --- consuming --------------------------------------------------------------------------------
 
-    async def consume(self, queue: str, tag: str | None, prefetch: int, lock_s: float) -> None:
+    async def consume(
+        self, queue: str, tag: str | None, prefetch: int | Literal["auto"], lock_s: float
+    ) -> None:
         """Subscribe."""
         began = self.scene.now
         options: fifo.ConsumerKeywords = {"prefetch": prefetch, "lock": lock_s}
@@ -356,15 +368,24 @@ class Actor:
         few = len(messages) <= count
         self.scene.promises.holds("no more than was asked for", few, f"{messages}")
         for message in messages:
-            self.received(message)
+            self.received(message, renews=renew)
 
-    def received(self, message: fifo.Message) -> None:
+    async def give_up(self, queue: str, count: int, after_s: float) -> None:
+        """Get a few messages, and wait no longer than this for the call."""
+        try:
+            async with asyncio.timeout(after_s):
+                await self.get(queue, count, TIMEOUT_S, renew=True)
+        except TimeoutError:
+            self.scene.log(f"{self} gives up what it gets from {queue}")
+
+    def received(self, message: fifo.Message, *, renews: bool = True) -> None:
         """The program has this in hand."""
         lock = (message.consumer, message.token)
         handed = self.scene.truth.handed.get(lock)
         lock_s = 0.0 if handed is None else handed.lock_s
         transit_s = self.program.transits.get(message._delivery.received, LATE_S)
-        letter = Letter(self, message, lock, transit_s + RATE_ERROR * lock_s, self.scene.now)
+        slack_s = transit_s + RATE_ERROR * lock_s
+        letter = Letter(self, message, lock, slack_s, self.scene.now, renews=renews)
         self.scene.log(f"{self} has {message.id} by {lock}")
         self.letters.append(letter)
         self.scene.heard.letters.append(letter)
@@ -452,7 +473,7 @@ class Actor:
 
     async def settle_elsewhere(self, letter: Letter, verb: Verb) -> None:
         """Settle a message that another program holds."""
-        one = Asking(letter, verb)
+        one = Asking(letter, verb, is_elsewhere=True)
         letter.asked.append(one)
         message, name = letter.message, verb.name.lower()
         consumer, token = letter.lock

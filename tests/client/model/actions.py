@@ -6,7 +6,7 @@ Owns the list, by which Hypothesis and the seeded runs choose alike. Must not kn
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import fifo
 from fifo.client.consuming.consumer import Consumer
@@ -14,16 +14,21 @@ from fifo.words.settlement import Verb
 from tests.client.model.acting import GET_LOCK_S, Actor
 from tests.client.model.heard import Letter
 from tests.client.model.playing import QUEUES, SESSION_MS, Scene
+from tests.client.model.sending import LARGE_BYTES
 from tests.machine.model.generating import Chooser
 
 BUSY = ("work", "small", "solo")
 TAGS = (None, "same", "other")
+PREFETCHES: tuple[int | Literal["auto"], ...] = (1, 3, 20, "auto", "auto")
 PAUSES_S = (0.01, 0.05, 0.3, 1.0)
 LONG_PAUSES_S = (1.5, 3.0, 6.0)
 AWAY_S = SESSION_MS / 1000 + 6.0
 """Longer than a session lasts from the moment that its connections are missed."""
 LOCKS_S = (1.0, 2.0)
 ENDS = ("well", "error", "terminal", "cancelled")
+
+LARGE_COUNT = 5
+"""Messages that fill more than a window."""
 
 PROGRAMS_MAX = 6
 CONSUMERS_MAX = 4
@@ -45,6 +50,11 @@ def _up(scene: Scene) -> list[Actor]:
 
 def _several_up(scene: Scene) -> bool:
     return len(_up(scene)) > 1
+
+
+def _waiters(scene: Scene) -> list[Actor]:
+    """Those whose calls can be cancelled: no thread can be."""
+    return [actor for actor in _up(scene) if not actor.blocks]
 
 
 def _consumers(scene: Scene) -> list[tuple[Actor, Consumer[fifo.Message]]]:
@@ -83,6 +93,13 @@ def publish(scene: Scene, choose: Chooser) -> None:
         actor.run(actor.publish(queue, choose.one((None, None, None, "d1", "d2"))))
 
 
+def publish_large(scene: Scene, choose: Chooser) -> None:
+    """Publish messages beside each other that are larger together than a window."""
+    actor, queue = choose.one(_up(scene)), choose.one(BUSY)
+    for _ in range(LARGE_COUNT):
+        actor.run(actor.publish(queue, None, LARGE_BYTES))
+
+
 def publish_many(scene: Scene, choose: Chooser) -> None:
     """A list of messages."""
     actor = choose.one(_up(scene))
@@ -103,7 +120,7 @@ def consume(scene: Scene, choose: Chooser) -> None:
     """A consumer; several of one program may ask for one tag."""
     actor, queue = choose.one(_up(scene)), choose.one(BUSY)
     if sum(not one.cancelled for one in actor.consumers) < CONSUMERS_MAX:
-        tag, prefetch, lock_s = choose.one(TAGS), choose.one((1, 3, 20)), choose.one(LOCKS_S)
+        tag, prefetch, lock_s = choose.one(TAGS), choose.one(PREFETCHES), choose.one(LOCKS_S)
         actor.run(actor.consume(queue, tag, prefetch, lock_s))
 
 
@@ -123,6 +140,14 @@ def get(scene: Scene, choose: Chooser) -> None:
     queue, count = choose.one(("work", "small", "dead")), choose.one((1, 3))
     wait_s = choose.one((0.0, 0.5))
     actor.run(actor.get(queue, count, wait_s, renew=choose.chance(50)))
+
+
+def give_up(scene: Scene, choose: Chooser) -> None:
+    """Get messages and wait no more: before they come, as they come, or while nothing does."""
+    actor, queue = choose.one(_waiters(scene)), choose.one(("work", "small", "dead"))
+    if choose.chance(50):
+        actor.run(actor.publish(queue, None))
+    actor.run(actor.give_up(queue, choose.one((1, 3)), choose.one((0.0005, 0.003, 0.02, 0.5))))
 
 
 def outlast(scene: Scene, choose: Chooser) -> None:
@@ -378,11 +403,13 @@ def _is_whole(scene: Scene) -> bool:
 
 ACTIONS: dict[str, Action] = {
     "publish": Action(10, _up, publish),
+    "publish_large": Action(1, _up, publish_large),
     "publish_many": Action(4, _up, publish_many),
     "publish_numbered": Action(2, _up, publish_numbered),
     "consume": Action(6, _up, consume),
     "take": Action(14, _consumers, take),
     "get": Action(3, _up, get),
+    "give_up": Action(2, _waiters, give_up),
     "outlast": Action(3, _several_up, outlast),
     "outlive": Action(3, lambda scene: _several_up(scene) and _is_whole(scene), outlive),
     "cancel": Action(2, _consumers, cancel),

@@ -30,13 +30,20 @@ class Verdict(Enum):
     UNKNOWN = auto()
 
 
+class Body(bytes):
+    """What a message says: its own name, and filling where it is to be large."""
+
+    def __repr__(self) -> str:
+        return self.split(b" ", 1)[0].decode()
+
+
 @dataclass
 class Publishing:
     """A message that a program published. `body` is its alone."""
 
     actor: Actor
     queue: str
-    body: bytes
+    body: Body
     began: float
     dedup: str | None = None
     number: int | None = None
@@ -61,6 +68,14 @@ class Asking:
     verdict: Verdict = Verdict.OPEN
     result: fifo.SettleResult | None = None
     error: fifo.FifoError | None = None
+    is_elsewhere: bool = False
+    """By another program than the one that holds the message."""
+
+    @property
+    def is_receipt(self) -> bool:
+        """Whether the program that holds the message knows what became of it."""
+        found = None if self.is_elsewhere else self.result
+        return found is not None and found.status is not fifo.Status.SENT
 
 
 @dataclass
@@ -77,6 +92,8 @@ class Letter:
     """Events: what `on_unsettled` was called with."""
     in_block: bool = False
     """Inside a `process()` block, which has not settled it yet."""
+    renews: bool = True
+    """Whether its client renews its lock."""
 
     def __str__(self) -> str:
         return f"{self.actor.name}'s {self.message.id} {self.lock}"
@@ -85,6 +102,11 @@ class Letter:
     def seconds_left(self) -> float:
         """Until its deadline, as its client knows it; by the program's clock."""
         return float(self.message.lock_ends_at - self.actor.program.clock())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its program has the receipt of a settlement."""
+        return any(one.is_receipt for one in self.asked)
 
     @property
     def is_free(self) -> bool:

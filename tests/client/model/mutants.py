@@ -7,12 +7,13 @@ Owns the bugs, each as one place in the source of one function. Hunts them by th
 from __future__ import annotations
 
 from fifo.client.connection.session import Session
+from fifo.client.consuming.getting import Getter
 from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.lock_watch import LockWatch
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
-from fifo.client.publishing.publisher import PublishPart
+from fifo.client.publishing.publisher import Publisher, PublishPart
 from fifo.machine.verbs import sessions
 from tests.client.model.driving import run
 from tests.mutants.hunting import Mutant, seeds
@@ -88,6 +89,21 @@ BUGS: dict[str, Switch] = {
         "forget_producer(step, session.producer)\n"
         "        session.producer = _new_producer(step.state)",
         "pass",
+    ),
+    "publishers wait for no bytes that are unanswered": edited(
+        Publisher, "_is_full", "self._bytes >= self.session.options.window_bytes or ", ""
+    ),
+    "a renewal leaves out what was held for longest": edited(
+        LockLedger, "to_renew", "Ranges(self._unresolved)", "Ranges(list(self._unresolved)[1:])"
+    ),
+    "a renewal names what its program does not want renewed": edited(
+        LockLedger, "to_renew", "set(self.lost) | self._not_renewed", "set(self.lost)"
+    ),
+    "consumers of gets with nothing in hand are kept": edited(
+        Getter, "get", "self._leave_idle(limits.GETS_IDLE_MAX)", "pass"
+    ),
+    "what comes for a get that was given up is kept": edited(
+        Getter, "_taken_late", "box.give_back()", "pass"
     ),
     "a leader confirms before it has committed": confirms_early,
     "a new leader gives locks no time": no_floors,

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 import fifo
+from fifo.client import limits
 from fifo.words import bounds
 from node.raft import RaftError
 from node.server import NodeStopped
@@ -59,11 +60,13 @@ QUEUES: dict[str, fifo.QueueSpec] = {
 
 
 @contextmanager
-def short_sessions() -> Iterator[None]:
-    """End sessions after SESSION_MS, those that only wrote as well."""
+def small_bounds() -> Iterator[None]:
+    """End sessions after SESSION_MS, those that only wrote as well, and keep one idle consumer of
+    `get`."""
     with (
         patch.object(bounds, "SESSION_TIMEOUT_MS", SESSION_MS),
         patch.object(bounds, "WRITING_SESSION_MS", SESSION_MS // 2),
+        patch.object(limits, "GETS_IDLE_MAX", 1),
     ):
         yield
 
@@ -152,6 +155,7 @@ class Scene:
         self.promises.published_at_rest()
         self.promises.settled_at_rest()
         self.promises.locks_at_rest()
+        self.promises.gets_at_rest([actor for actor in self.actors if actor.is_connected])
         for actor in self.actors:
             if actor.is_connected:
                 living = [one for one in actor.consumers if not one.cancelled]
@@ -231,7 +235,7 @@ def played(seed: int, *, blocking: bool = False) -> Iterator[Scene]:
     """A scene from its beginning to its rest; a failure comes with what led to it."""
     logged = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    with short_sessions():
+    with small_bounds():
         scene = Scene(seed, blocking=blocking)
         try:
             scene.begin()

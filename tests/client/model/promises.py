@@ -6,15 +6,21 @@ know how programs or faults are driven.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import fifo
+from fifo.client import limits
 from fifo.client.consuming.consumer import Consumer
 from fifo.machine.commands import Declare, DeleteQueue, Purge
 from fifo.machine.replies import Declared, Deleted, Purged
 from fifo.words.settlement import Status, Verb
 from tests.client.model.heard import Asking, Heard, Letter, Publishing, Verdict
 from tests.client.model.truth import Handed, Lock, Stored, Truth
+
+if TYPE_CHECKING:
+    from tests.client.model.acting import Actor
 
 ALREADY, DEAD, LOST = (
     fifo.Status.ALREADY_SETTLED,
@@ -84,7 +90,8 @@ class Promises:
                 # Under a number it may have been confirmed in an earlier queue of the name.
                 and (other.body == body or (one.number is not None and other.confirm))
             ]
-            self.holds("a duplicate is the stored one", earlier, f"{what}: {confirm}, {body!r}")
+            text = f"{what}: {confirm}, {body!r:.20}"
+            self.holds("a duplicate is the stored one", earlier, text)
             return
         ids = [each.id for each in found]
         self.holds("confirmed is stored", ids == [confirm.id], f"{what}: {confirm}, stored {ids}")
@@ -134,7 +141,7 @@ class Promises:
         assert handed is not None
         body = self.truth.bodies.get(handed.id)
         is_it = (message.id, message.body, message.queue) == (handed.id, body, handed.queue)
-        self.holds("received is what is stored", is_it, f"{letter}: {handed}, {body!r}")
+        self.holds("received is what is stored", is_it, f"{letter}: {handed}, {body!r:.20}")
         counts = (message.attempt, message.failures)
         same = counts == (handed.attempt, handed.failures)
         self.holds("received is counted right", same, f"{letter}: {counts}, {handed}")
@@ -203,6 +210,12 @@ class Promises:
         gone = letter.lock not in self.truth.locked or letter.message.ledger.void
         lost = gone or letter.message.has_run_out
         self.holds("a block is cancelled for a lost lock", lost, f"{letter}: {error!r}")
+
+    def must_be_renewed(self, letter: Letter) -> bool:
+        """Whether its program holds this message, unsettled, and has its client renew it."""
+        message = letter.message
+        held = letter.renews and not letter.asked and letter.lock in self.truth.locked
+        return bool(held and not message.is_lost and not message.ledger.void)
 
     def _is_gone(self, letter: Letter) -> bool:
         """Whether its queue or its session went."""
@@ -313,6 +326,22 @@ class Promises:
                 continue
             knows = letter.message.is_lost
             self.holds("a lost lock is reported", locked or knows, f"{letter}: nothing is set")
+
+    def gets_at_rest(self, actors: Sequence[Actor]) -> None:
+        """What was got is in the hands of its program, and few consumers of a get are kept."""
+        in_hand = {letter.lock for letter in self.heard.letters}
+        idle: Counter[int] = Counter()
+        for name in self.truth.machine.queues():
+            for view in self.truth.machine.consumers_of(name):
+                if view["implicit"]:
+                    idle[view["session"]] += not view["held"]
+                    locks = [lock for lock in self.truth.locked if lock[0] == view["consumer"]]
+                    stray = [lock for lock in locks if lock not in in_hand]
+                    self.holds("what is given up goes back", not stray, f"{name}: {stray}, {view}")
+        for actor in actors:
+            kept = sum(idle[number] for number in self.truth.sessions.get(actor.session_id, ()))
+            few = kept <= limits.GETS_IDLE_MAX + 1
+            self.holds("few idle consumers of a get", few, f"{actor}: {kept}")
 
     def activity_at_rest(self, consumers: Sequence[Consumer[fifo.Message]]) -> None:
         """Every consumer knows whether it is the active one of its queue."""

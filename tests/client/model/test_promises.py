@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.client.model.acting import TIMEOUT_S
 from tests.client.model.actions import ACTIONS, step
 from tests.client.model.driving import run
 from tests.client.model.playing import Scene, played
@@ -141,6 +143,30 @@ def test_a_program_that_takes_a_session_starves_no_queue_of_the_one_before() -> 
         scene.until(lambda: second.is_up, 1.0, "the second is not up")
         second.run(second.consume("solo", None, 3, 1.0))
         second.run(second.publish_many("solo", 3))
+
+
+def test_what_is_stored_is_not_called_refused_where_its_program_stood_still() -> None:
+    """Its calls end between two reads of the answer: five are stored, and three are refused."""
+    with played(0) as scene:
+        actor = scene.actors[0]
+        for _ in range(8):
+            actor.run(actor.publish("small", None))
+        scene.pass_by(0.0002)
+        assert not scene.truth.stored.get(actor.publishings[-8].body), "it is on its way"
+        actor.program.pause()
+        scene.pass_by(TIMEOUT_S + 0.5)
+        assert scene.truth.stored[actor.publishings[-8].body]
+        network = scene.world.network
+        network.cutting = 1.0
+        cuts = iter((1, 0))  # of its two connections
+
+        def first_byte(_low: int, _high: int) -> int:
+            network.cutting = float(next(cuts))
+            return 1
+
+        with patch.object(network.rng, "randint", first_byte):
+            actor.program.resume()
+            scene.pass_by(0.001)
 
 
 def test_every_guarantee_is_held_by_the_model_or_says_why_not() -> None:

@@ -7,7 +7,6 @@ hear.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -24,7 +23,7 @@ from fifo.machine.replies import (
     Receipt,
     Reply,
 )
-from fifo.machine.verbs.columns import parts, read
+from fifo.machine.verbs.columns import Columns, parts, read
 from fifo.words.settlement import Status, Verb
 from tests.sim.world import Applied
 
@@ -120,13 +119,15 @@ class Truth:
         now = self.clock()
         match command, reply:
             case commands.Publish(), Published():
-                self._published(applied.entry.area, command, reply)
+                area = applied.entry.area
+                columns = read(area, command, command.number, command.numbers_at)
+                self._published(area, command, columns, reply)
             case commands.PublishAcross(), PublishedAcross():
                 area = applied.entry.area
                 found = parts(area, command, read(area, command, 0, None))
-                for (part, _), one in zip(found, reply.parts, strict=True):
+                for (part, columns), one in zip(found, reply.parts, strict=True):
                     if isinstance(one, Published):
-                        self._published(area, part, one)
+                        self._published(area, part, columns, one)
             case commands.Settle(), Receipt():
                 for first, last, status, late in reply.ranges:
                     for token in range(first, last + 1):
@@ -150,18 +151,17 @@ class Truth:
         took = took and not any(one.took_effect for one in before)
         before.append(Settled(verb, status, late, took, self.clock()))
 
-    def _published(self, area: memoryview, command: commands.Publish, reply: Published) -> None:
-        sizes = struct.unpack_from(f"<{command.count}I", area, command.sizes_at)
-        numbers = range(command.number, command.number + command.count)
-        if command.numbers_at is not None:
-            numbers = struct.unpack_from(f"<{command.count}Q", area, command.numbers_at)  # type: ignore[assignment]  # as good
+    def _published(
+        self, area: memoryview, command: commands.Publish, columns: Columns, reply: Published
+    ) -> None:
+        numbers = columns.numbers or range(command.number, command.number + command.count)
         known = {
             place for one in reply.repeats for place in range(one.place, one.place + one.count)
         }
         at = command.bodies_at
         for place in range(reply.duplicates + reply.stored):
-            body = bytes(area[at : at + sizes[place]])
-            at += sizes[place]
+            body = bytes(area[at : at + columns.sizes[place]])
+            at += columns.sizes[place]
             if place >= reply.duplicates and place not in known:
                 self._keep(command.queue, reply, numbers[place], body)
 
