@@ -124,6 +124,14 @@ def consume(scene: Scene, choose: Chooser) -> None:
         actor.run(actor.consume(queue, tag, prefetch, lock_s))
 
 
+def consume_twice(scene: Scene, choose: Chooser) -> None:
+    """Two consumers of a program that ask for one tag at once."""
+    actor, queue = choose.one(_up(scene)), choose.one(BUSY)
+    if sum(not one.cancelled for one in actor.consumers) < CONSUMERS_MAX - 1:
+        for _ in range(2):
+            actor.run(actor.consume(queue, "same", choose.one(PREFETCHES), choose.one(LOCKS_S)))
+
+
 def take(scene: Scene, choose: Chooser) -> None:
     """The next message, or a few of them."""
     actor, consumer = choose.one(_consumers(scene))
@@ -405,8 +413,9 @@ ACTIONS: dict[str, Action] = {
     "publish": Action(10, _up, publish),
     "publish_large": Action(1, _up, publish_large),
     "publish_many": Action(4, _up, publish_many),
-    "publish_numbered": Action(2, _up, publish_numbered),
+    "publish_numbered": Action(4, _up, publish_numbered),
     "consume": Action(6, _up, consume),
+    "consume_twice": Action(2, _up, consume_twice),
     "take": Action(14, _consumers, take),
     "get": Action(3, _up, get),
     "give_up": Action(2, _waiters, give_up),

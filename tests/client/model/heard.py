@@ -31,7 +31,7 @@ class Verdict(Enum):
 
 
 class Body(bytes):
-    """What a message says: its own name, and filling where it is to be large."""
+    """Content of a message: its own name, and filling where it is to be large."""
 
     def __repr__(self) -> str:
         return self.split(b" ", 1)[0].decode()

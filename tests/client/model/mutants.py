@@ -91,7 +91,7 @@ BUGS: dict[str, Switch] = {
         "pass",
     ),
     "publishers wait for no bytes that are unanswered": edited(
-        Publisher, "_is_full", "self._bytes >= self.session.options.window_bytes or ", ""
+        Publisher, "_is_full", "self._bytes >= self.session.options.window_bytes", "False"
     ),
     "a renewal leaves out what was held for longest": edited(
         LockLedger, "to_renew", "Ranges(self._unresolved)", "Ranges(list(self._unresolved)[1:])"

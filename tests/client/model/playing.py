@@ -155,13 +155,24 @@ class Scene:
         self.promises.published_at_rest()
         self.promises.settled_at_rest()
         self.promises.locks_at_rest()
-        self.promises.gets_at_rest([actor for actor in self.actors if actor.is_connected])
+        self.promises.gets_at_rest()
+        self._get_once_more()
         for actor in self.actors:
             if actor.is_connected:
                 living = [one for one in actor.consumers if not one.cancelled]
                 self.promises.activity_at_rest(living)
         self._drain()
         self._leave()
+
+    def _get_once_more(self) -> None:
+        """Each get leaves the idle consumers of those before it."""
+        actors = [actor for actor in self.actors if actor.is_connected]
+        for queue in ("work", "small", "dead"):
+            for actor in actors:
+                actor.run(actor.get(queue, 1, 0.0, renew=True))
+            self.until(lambda: not self._waiting(), CALLS_S, "calls without an end")
+            self.pass_by(LOOK_S)
+        self.promises.idle_gets(actors)
 
     def heal(self) -> None:
         """End every fault."""

@@ -7,8 +7,8 @@ know how programs or faults are driven.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import fifo
 from fifo.client import limits
@@ -327,21 +327,28 @@ class Promises:
             knows = letter.message.is_lost
             self.holds("a lost lock is reported", locked or knows, f"{letter}: nothing is set")
 
-    def gets_at_rest(self, actors: Sequence[Actor]) -> None:
-        """What was got is in the hands of its program, and few consumers of a get are kept."""
+    def gets_at_rest(self) -> None:
+        """Compare what was got with what programs have in hand: the rest has gone back."""
         in_hand = {letter.lock for letter in self.heard.letters}
-        idle: Counter[int] = Counter()
-        for name in self.truth.machine.queues():
-            for view in self.truth.machine.consumers_of(name):
-                if view["implicit"]:
-                    idle[view["session"]] += not view["held"]
-                    locks = [lock for lock in self.truth.locked if lock[0] == view["consumer"]]
-                    stray = [lock for lock in locks if lock not in in_hand]
-                    self.holds("what is given up goes back", not stray, f"{name}: {stray}, {view}")
+        for view in self._got_by():
+            locks = [lock for lock in self.truth.locked if lock[0] == view["consumer"]]
+            stray = [lock for lock in locks if lock not in in_hand]
+            self.holds("what is given up goes back", not stray, f"{stray}, {view}")
+
+    def idle_gets(self, actors: Sequence[Actor]) -> None:
+        """Count the idle consumers of gets of programs that have just got something."""
+        idle = Counter(view["session"] for view in self._got_by() if not view["held"])
         for actor in actors:
             kept = sum(idle[number] for number in self.truth.sessions.get(actor.session_id, ()))
             few = kept <= limits.GETS_IDLE_MAX + 1
             self.holds("few idle consumers of a get", few, f"{actor}: {kept}")
+
+    def _got_by(self) -> Iterator[dict[str, Any]]:
+        """The consumers of gets."""
+        for name in self.truth.machine.queues():
+            for view in self.truth.machine.consumers_of(name):
+                if view["implicit"]:
+                    yield view
 
     def activity_at_rest(self, consumers: Sequence[Consumer[fifo.Message]]) -> None:
         """Every consumer knows whether it is the active one of its queue."""

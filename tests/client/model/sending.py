@@ -1,4 +1,4 @@
-"""What a client writes to its connections, held against what its program has and waits for.
+"""Frames of a client on their way out, held against what its program has and waits for.
 
 Owns the look at frames on their way out. Must not know what a program did to have them sent.
 """
@@ -74,7 +74,7 @@ class Sending:
                 promises.holds("what is held is renewed", is_named, f"{letter} is not renewed")
 
     def _publishes(self, bodies: Sequence[bytes]) -> None:
-        """What was sent and not answered is within the window, but for what it was filled with."""
+        """Compare what was sent and not answered with the window, which one message may exceed."""
         actor = self._actor
         self._bodies.update(bodies)
         waiting = [one.body for one in actor.publishings if not one.ended]
