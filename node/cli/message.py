@@ -17,6 +17,7 @@ from node.cli import output
 from node.cli.conditions import ExceptionType, OlderThan, StackLine, WithHeader, conditions
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import UsageProblem
+from node.cli.listing import Watch, print_list
 from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row
 from node.cli.publish import one_body
 from node.cli.scan import scan
@@ -85,13 +86,14 @@ def find(
     stack_line: StackLine = None,
     with_header: WithHeader = None,
     older_than: OlderThan = None,
+    watch: Watch = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Find messages wherever they stand, in the order of their places."""
     wanted = conditions(exception, stack_line, with_header, older_than)
 
-    async def work(client: fifo.Client) -> fifo.FoundPage:
+    async def fetch(client: fifo.Client) -> fifo.FoundPage:
         found: list[fifo.FoundMessage] = []
         at = after
         while True:
@@ -104,14 +106,15 @@ def find(
                 return fifo.FoundPage(tuple(found), page.after)
             at = page.after
 
-    page = run(url, work)
-    if as_json:
-        messages = [_view(one) for one in page.messages]
-        output.print_json({"messages": messages, "after": page.after})
-        return
-    _draw(page.messages)
-    if page.after:
-        output.note(f"more: --after {page.after}")
+    def draw(page: fifo.FoundPage) -> None:
+        _draw(page.messages)
+        if page.after:
+            output.note(f"more: --after {page.after}")
+
+    def plain(page: fifo.FoundPage) -> dict[str, Any]:
+        return {"messages": [_view(one) for one in page.messages], "after": page.after}
+
+    print_list(url, fetch, draw, plain=plain, as_json=as_json, watch=watch)
 
 
 app.command(epilog="Example: fifo message scan orders.dlq --state dead --limit 0 --json")(scan)

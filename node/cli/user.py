@@ -17,6 +17,7 @@ import typer
 from node.cli import output
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem
+from node.cli.listing import Watch, print_list
 from node.cli.session import Json, Url, run
 from node.cli.tables import Column
 from node.cli.text import duration
@@ -219,19 +220,19 @@ def revoke_token(name: Name, token: TokenName, url: Url = None) -> None:
 
 
 @app.command("list", epilog="Example: fifo user list --json")
-def list_(url: Url = None, as_json: Json = False) -> None:
+def list_(watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
     """Show the users of the log with their tokens.
 
     `fifo users` shows what they use.
     """
 
-    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+    async def fetch(client: fifo.Client) -> list[dict[str, Any]]:
         return await client.log_users()
 
-    found = run(url, work)
-    if as_json:
-        output.print_json(found)
-        return
+    print_list(url, fetch, _draw, as_json=as_json, watch=watch)
+
+
+def _draw(found: list[dict[str, Any]]) -> None:
     if not found:
         output.note("no users in the log: import those of cluster.toml by `fifo user import`")
         return

@@ -51,6 +51,8 @@ def test_queues_are_filtered_and_sorted(local: Local) -> None:
         (("status",), b"leader"),
         (("cluster", "status"), b"leader"),
         (("queue", "list", "--json"), b'"name":"watched"'),
+        (("message", "find", "watched"), b"none"),
+        (("user", "list", "--json"), b"[]"),
     ],
 )
 def test_a_watched_list_is_shown_again_until_ctrl_c(

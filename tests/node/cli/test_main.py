@@ -66,6 +66,23 @@ PRINTS_DATA = {
 }
 
 
+NOT_WATCHED = {
+    "audit": "it grows at its end: --follow",
+    "message scan": "it shows one index of the log",
+    **dict.fromkeys(("message show", "queue show"), "it shows one thing, and is no list"),
+    "backup inspect": "it shows a file",
+    "upgrade status": "it is a verdict, of every node",
+    **dict.fromkeys(("doctor", "config check", "verify"), "it is a verdict"),
+    **dict.fromkeys(("user hash", "user token"), "it makes something"),
+    **dict.fromkeys(
+        ("apply", "bench", "cluster start", "consume", "move", "publish", "redrive", "restore"),
+        "it acts",
+    ),
+    **{f"message {verb}": "it acts" for verb in MESSAGE.split()[2:] if verb != "scan"},
+}
+"""Commands that print data and are no list that changes."""
+
+
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield the words of every command."""
     group = get_command(main.app) if group is None else group
@@ -124,6 +141,18 @@ def test_help_is_not_truncated_and_names_every_option(
             continue
         for name in (*parameter.opts, *parameter.secondary_opts):
             assert name in done.out or not name.startswith("-")
+
+
+def test_every_list_can_be_watched() -> None:
+    watched = set()
+    everything: Any = get_command(main.app)
+    for words in ALL:
+        command = everything
+        for word in words:
+            command = command.commands[word]
+        if any("--watch" in parameter.opts for parameter in command.params):
+            watched.add(" ".join(words))
+    assert watched == PRINTS_DATA - NOT_WATCHED.keys()
 
 
 def test_brackets_in_help_are_not_markup(cli: Cli) -> None:
