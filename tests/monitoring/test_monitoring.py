@@ -67,6 +67,15 @@ def test_the_alerts_fire_when_they_must_and_only_then() -> None:
     promtool("test", "rules", str(RULE_TESTS))
 
 
+def test_every_alert_is_seen_to_fire_and_to_be_silent() -> None:
+    alerts = set(re.findall(r"- alert: (\w+)", ALERTS.read_text(encoding="utf-8")))
+    tested = re.findall(
+        r"alertname: (\w+),?\s+exp_alerts:\s*(\[\])?", RULE_TESTS.read_text(encoding="utf-8")
+    )
+    assert {name for name, silent in tested if silent} == alerts
+    assert {name for name, silent in tested if not silent} == alerts
+
+
 @pytest.mark.process
 @needs_promtool
 def test_every_expression_of_the_dashboard_is_one(tmp_path: Path) -> None:
