@@ -87,6 +87,19 @@ async def test_the_whole_way_of_a_message_over_tls_and_through_a_change_of_leade
         assert all(message.attempt == 1 for message in taken + rest)
 
 
+async def test_the_name_and_the_user_of_a_client_are_shown_with_consumers_and_locks(
+    guarded: Guarded,
+) -> None:
+    async with fifo.connect(guarded.url, name="shop-worker") as client:
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish("orders", b"one")
+        async with client.consume("orders") as messages:
+            message = await anext(messages)
+            for listed in (await client.consumers("orders"), await client.locks("orders")):
+                assert [(one.client, one.user) for one in listed] == [("shop-worker", "ann")]
+            await message.ack(receipt=True)
+
+
 async def test_another_client_of_the_user_settles_with_the_handle_only(guarded: Guarded) -> None:
     async with fifo.connect(guarded.url) as worker, fifo.connect(guarded.url) as helper:
         await worker.declare(fifo.QueueSpec("orders"))

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ import pytest
 import fifo
 from fifo.client import observe
 from fifo.machine import commands
+from node.collector import Collector
 from node.http import exposition, limits, queue_metrics
 from node.http.exposition import Page
 from node.server import Node
-from node.users import User
-from tests.support.cluster import eventually, passed, running
+from node.users import Quota, User
+from tests.support.cluster import eventually, loopback_config, passed, running
 from tests.support.loop_turns import Spy
 from tests.support.machine import Bench
 from tests.support.metrics import documented
@@ -79,6 +80,16 @@ CONTRACT = [
     "process_start_time_seconds",
 ]
 
+COME_LATER = {
+    "fifo_snapshot_age_seconds",
+    "fifo_gc_collections_total",
+    "fifo_gc_seconds_total",
+}
+"""Of the first snapshot, and of a process that is a node and nothing else."""
+
+SNAPSHOT_BYTES = 1 << 18
+"""Of the log, after which a node takes one: a second's work."""
+
 _SAMPLE = re.compile(r"([a-z_]+)(\{.*\})? (\S+)")
 _TYPE = re.compile(r"# TYPE ([a-z_]+) (gauge|counter|histogram)")
 
@@ -121,8 +132,8 @@ async def browser() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def scrape(node: Node) -> Scrape:
-    async with browser() as client, client.get(f"http://{node.me.http}/metrics") as answer:
+async def scrape(node: Node, **more: Any) -> Scrape:
+    async with browser() as client, client.get(f"http://{node.me.http}/metrics", **more) as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         return read(await answer.text())
@@ -139,6 +150,7 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
 ) -> None:
     async with running(tmp_path) as cluster:
         leader = await cluster.leader()
+        followers = [node.me.name for node in cluster.followers()]
         url = "fifo://" + ",".join(str(node.client) for node in cluster.config.nodes)
         async with fifo.connect(url) as client:
             await traffic(client)
@@ -152,6 +164,7 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
             known = documented()
             for name, kind in page.families.items():
                 assert name.startswith("process_") or known[name][0] == kind, name
+            assert known.keys() - page.families.keys() == COME_LATER
             expected = {
                 'fifo_queue_messages_ready{queue="orders"}': 5,
                 'fifo_queue_messages_locked{queue="orders"}': 3,
@@ -189,6 +202,9 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
                 "fifo_raft_state_differs": 0,
                 'fifo_sessions{state="connected"}': 1,
                 'fifo_sessions{state="disconnected"}': 0,
+                "fifo_connections": 1,
+                "fifo_raft_truncations_total": 0,
+                **{f'fifo_raft_peer_state_differs{{peer="{name}"}}': 0 for name in followers},
             }
             assert {name: page[name] for name in expected} == expected
             for age in ("ready", "lock"):
@@ -196,8 +212,16 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
             (build,) = [name for name in page.values if name.startswith("fifo_build_info")]
             assert f'node="{leader.me.name}"' in build
             assert page['fifo_lock_expiry_lateness_seconds_bucket{le="1.0"}'] == 1
+            assert 1 <= page["fifo_raft_elections_total"] < 10
+            for name in followers:
+                assert 0 <= page[f'fifo_raft_peer_lag_entries{{peer="{name}"}}'] < 10
+                assert 0 < page[f'fifo_raft_peer_disk_free_bytes{{peer="{name}"}}'] < 1e18
+                assert 0 <= page[f'fifo_raft_peer_sync_seconds{{peer="{name}"}}'] < 10
+            assert 0 <= page['fifo_loop_longest_seconds{kind="turn"}'] < 10
+            assert page["fifo_journal_bytes"] > 1000
             status = leader.broker.status()
             assert page["fifo_raft_term"] == status["term"]
+            assert page["fifo_raft_last_index"] >= page["fifo_raft_commit_index"]
             assert 10 < page["fifo_raft_commit_index"] <= status["commit"]
             assert page["fifo_raft_last_applied"] == page["fifo_raft_commit_index"]
             assert page["fifo_raft_commit_seconds_count"] >= 10
@@ -207,6 +231,9 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
             assert 0 < page["process_resident_memory_bytes"] < 4e9
         follower = cluster.followers()[0]
         page = await scrape(follower)
+        leaders = {name for name, (_, by) in known.items() if by == "leader"}
+        missing = known.keys() - page.families.keys() - COME_LATER
+        assert missing <= leaders, "its own and those of every node are there"
         assert page["fifo_raft_is_leader"] == 0
         assert page["fifo_raft_term"] == status["term"]
         assert page["fifo_messages_confirmed_total"] == 0
@@ -214,6 +241,40 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
         assert page['fifo_queue_messages_published_total{queue="orders"}'] == 12
         assert "fifo_queue_messages_ready" not in page.families
         assert "fifo_sessions" not in page.families
+
+
+async def test_what_comes_with_time_is_on_the_page_as_well(tmp_path: Path) -> None:
+    """A snapshot, a wrong password, a quota that is reached, collections of garbage."""
+    ann = user("ann", monitor=True, shares=((Quota.QUEUES, 1),), **EVERYTHING)
+    raft = replace(loopback_config(tmp_path, 1).raft, snapshot_bytes=SNAPSHOT_BYTES)
+    async with running(tmp_path, 1, users=(ann,), raft=raft) as cluster:
+        node = await cluster.leader()
+        headers = {"Authorization": basic("ann", "ann-password")}
+        page = await scrape(node, headers=headers)
+        assert page["fifo_logins_failed_total"] == 0
+        assert "fifo_snapshot_age_seconds" not in page.families
+        with pytest.raises(fifo.AuthenticationFailed):
+            await fifo.connect(f"fifo://ann:wrong@{node.me.client}")
+        async with fifo.connect(f"fifo://ann:ann-password@{node.me.client}") as client:
+            await client.declare(fifo.QueueSpec("one"))
+            with pytest.raises(fifo.LimitReached):
+                await client.declare(fifo.QueueSpec("two"))
+            await client.publish_many("one", [b"x" * 1000] * (2 * SNAPSHOT_BYTES // 1000))
+        with Collector() as node.collector:
+
+            async def all_there() -> bool:
+                nonlocal page
+                page = await scrape(node, headers=headers)
+                return page.families.keys() >= COME_LATER
+
+            await true(all_there)
+        node.collector = None
+    assert page["fifo_logins_failed_total"] == 1
+    assert page['fifo_quota_refused_total{quota="queues"}'] == 1
+    assert 0 <= page["fifo_snapshot_age_seconds"] < 60
+    for kind in ("recent", "full"):
+        assert page[f'fifo_gc_collections_total{{kind="{kind}"}}'] >= 0
+        assert page[f'fifo_gc_seconds_total{{kind="{kind}"}}'] >= 0
 
 
 async def traffic(client: fifo.Client) -> None:
