@@ -525,6 +525,8 @@ class NodeStatus(View):
     """Elections that it began since its start."""
     uncommitted_bytes: int = _sent("uncommitted_bytes", 0)
     """Bytes of entries under way: submitted to this node and not committed."""
+    yields_ms: int = _sent("yields_ms", 0)
+    """Milliseconds for which it lets the others stand first, after it handed over."""
     roles: tuple[Mapping[str, Any], ...] = _sent("roles", (), tuple)
     """The last changes of its role, the oldest first: `at_ms` (since 1970), `role`, `term` and
     `cause`."""

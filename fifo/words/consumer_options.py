@@ -102,7 +102,7 @@ class ClientConsumerOptions(ConsumerOptions):
 
     prefetch: int | str = row(  # type: ignore[assignment]  # the client makes a number of `auto`
         Kind.COUNT,
-        _PREFETCH,
+        AUTO,
         "Maximum number of messages locked at once",
         low=1,
         high=bounds.PREFETCH_MAX,

@@ -198,17 +198,17 @@ async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(client: fi
 
 @pytest.mark.fifo_cluster(nodes=3)
 async def test_a_fetch_is_whole_though_the_machine_takes_many_steps_for_it(
-    client: fifo.Client, monkeypatch: pytest.MonkeyPatch
+    client: fifo.Client,
 ) -> None:
-    monkeypatch.setattr(limits, "RECORD_COST", limits.STEP_MESSAGES)  # a message in a step
-    await client.publish_many("q", [b"%d" % n for n in range(6)])
+    count = 3 * limits.STEP_MESSAGES // limits.RECORD_COST
+    await client.publish_many("q", [b"%d" % n for n in range(count)], keys=["k"] * count)
     reader = client.durable("q", "reader")
-    expected = told(await reader.reserve(6))
-    assert len(expected) == 6
-    assert told(await reader.fetch(1, 100)) == expected
-    assert told(await reader.fetch(3, 4)) == expected[2:4]
+    expected = told(await reader.reserve(count))
+    assert len(expected) == count
+    assert told(await reader.fetch(1, 2 * count)) == expected
+    assert told(await reader.fetch(3, count - 2)) == expected[2 : count - 2]
     await reader.ack(2)
-    assert told(await reader.fetch(1, 6)) == expected[2:]
+    assert told(await reader.fetch(1, count)) == expected[2:]
 
 
 async def test_a_durable_consumer_outlives_its_leader_with_the_same_tokens(
