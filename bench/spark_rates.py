@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,9 @@ class Ways:
     def measure(self) -> dict[str, float]:
         """Rows per second, by name; the queue of one way is read by the next."""
         self._written("warm-up", self._write, 4 * SEND)
-        found = {
-            "write, foreachPartition by hand": self._timed(self._by_partition),
-            "write, mapInArrow by hand": self._timed(self._by_arrow),
-        }
+        found = {"write, foreachPartition by hand": self._timed(self._by_partition)}
+        if find_spec("pandas"):  # which PySpark asks for, though Arrow would do
+            found["write, mapInArrow by hand"] = self._timed(self._by_arrow)
         queue = self._queue()
         found["write"] = self._rows / _seconds(lambda: self._write(queue, self._rows))
         found |= self._read(queue)
@@ -191,7 +191,8 @@ class Checkout:
         self._url = str(json.loads(started)["url"])
         self._worker = subprocess.Popen(
             [
-                *(self._python, str(WORKER), "--work", self._url),
+                # -P: beside this file lies a statistics.py, which is not Python's.
+                *(self._python, "-P", str(WORKER), "--work", self._url),
                 *("--rows", str(self._rows), "--size", str(self._size)),
             ],
             cwd=self.folder,
@@ -254,8 +255,13 @@ def show(rounds: list[list[dict[str, float]]], folders: list[Path]) -> str:
     heads = [folder.name for folder in folders] + (["ratio"] if len(folders) > 1 else [])
     lines = [f"| rows per second | {' | '.join(heads)} |", "|--" * (len(heads) + 1) + "|"]
     for way in rounds[0][0]:
-        cells = [_cell([one[at][way] for one in rounds]) for at in range(len(folders))]
-        if len(folders) > 1:
+        cells = [
+            _cell([one[at][way] for one in rounds]) if way in rounds[0][at] else "not measured"
+            for at in range(len(folders))
+        ]
+        if len(folders) > 1 and way not in rounds[0][-1]:
+            cells.append("")
+        elif len(folders) > 1:
             ratios = [one[0][way] / one[-1][way] for one in rounds]
             cells.append(f"{statistics.median(ratios):.2f}")
         lines.append(f"| {way} | {' | '.join(cells)} |")

@@ -67,6 +67,7 @@ SETTINGS = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.efficiency.enabled": "false",
 }
 
 AHEAD = ("unshare", "--time", "--monotonic", str(DAY_S), "--mount", "--fork", "--kill-child")
