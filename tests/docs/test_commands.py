@@ -31,7 +31,7 @@ _WORD = re.compile(r"[a-z][a-z-]*")
 
 
 def shown(text: str) -> Iterator[str]:
-    """What stands behind `fifo` in each command of a text."""
+    """The words behind `fifo` in each command of a text."""
     folded = re.sub(r"\s*\n\s*", " ", text)
     yield from _INLINE.findall(folded)
     for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
