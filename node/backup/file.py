@@ -220,11 +220,16 @@ class Backup:
                 file.seek(offset)
                 yield index, file.read(size)
 
+    def has_entry(self, index: int) -> bool:
+        """Whether there is this entry."""
+        at = bisect_left(self._indexes, index)
+        return at < len(self._indexes) and self._indexes[at] == index
+
     def entry(self, index: int) -> bytes:
         """The payload of one entry. IndexError where there is none."""
-        at = bisect_left(self._indexes, index)
-        if at == len(self._indexes) or self._indexes[at] != index:
+        if not self.has_entry(index):
             raise IndexError(f"entry {index} is not in the backup")
+        at = bisect_left(self._indexes, index)
         with open(self.path, "rb") as file:
             file.seek(self._offsets[at])
             return file.read(self._sizes[at])

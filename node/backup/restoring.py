@@ -23,7 +23,6 @@ from fifo.machine.contract import (
 )
 from node.backup.errors import BackupDamaged, RestoreRefused
 from node.backup.file import DIGEST_BYTES, Backup
-from node.journal.errors import JournalError
 from node.journal.journal import Journal
 from node.journal.reserve import RESERVE_NAME
 from node.journal.snapshots.file import SnapshotMeta
@@ -86,7 +85,8 @@ class Restore:
     """The state that the new cluster begins with, and the folders that are made of it."""
 
     def __init__(self, backup: Backup) -> None:
-        """Raises `BackupDamaged` where this version cannot read the state."""
+        """Raises `BackupDamaged` where this version cannot read the state, or an entry is missing
+        that it points to."""
         self._backup = backup
         machine = state_of(backup)
         sessions, locked = machine.session_count(), _total(machine, "locked")
@@ -100,6 +100,10 @@ class Restore:
         self._live = array("Q")
         for indexes in live_entries(frozen):
             self._live.extend(indexes)
+        missing = next((index for index in self._live if not backup.has_entry(index)), None)
+        if missing is not None:
+            problem = f"it lacks entry {missing}, which its state points to"
+            raise BackupDamaged(str(backup.path), backup.size, problem)
         digest = hashlib.blake2b(self._state, digest_size=DIGEST_BYTES).digest()
         self.meta = SnapshotMeta(
             index, max(term, 1), max(term, 1), len(self._state), len(self._live), digest
@@ -130,8 +134,6 @@ class Restore:
             if found == index:
                 yield found, payload
                 index = next(wanted, None)
-        if index is not None:
-            raise JournalError(f"the backup lacks entry {index}, which its state points to")
 
 
 def _at_once(steps: OffLoop[bool]) -> None:

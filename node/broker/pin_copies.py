@@ -70,8 +70,7 @@ class ViewCopy:
         data = bytes(made[: limits.COPY_PIECE_BYTES])
         del made[: limits.COPY_PIECE_BYTES]
         self._hash.update(data)
-        over = ended and not made
-        self._last = StatePiece(at, data, self._hash.digest() if over else b"")
+        self._last = StatePiece(at, data, self._hash.digest() if ended else b"")
         return self._last
 
     def entries(self, above: int, most: int) -> Generator[None, None, tuple[list[int], bool]]:

@@ -15,6 +15,7 @@ from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Mutant
 from tests.node import mutants as node
 from tests.node import room_mutants as room
+from tests.node.backup import mutants as backup
 from tests.node.broker import mutants as broker
 from tests.node.broker import mutants_of_users as users
 from tests.node.raft import mutants as raft
@@ -30,6 +31,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *room.MUTANTS,
     *broker.MUTANTS,
     *users.MUTANTS,
+    *backup.MUTANTS,
     *client.MUTANTS,
     *checkers.MUTANTS,
     *promises.MUTANTS,

@@ -102,6 +102,8 @@ def test_a_pin_at_one_index_is_made_between_two_entries() -> None:
     assert pins.awaits == 62
     log.applied_index = 61
     assert not pins.made(later)
+    pins.reaches(62)
+    assert later.pin is None, "the state before entry 62 is another one"
     pins.reaches(64)  # 63 is Raft's own
     assert later.pin is not None
     assert (now.pin.index, later.pin.index) == (60, 62)
