@@ -38,7 +38,7 @@ UNKNOWN: Final = "not compared"
 
 
 @dataclass(slots=True)
-class _Member:
+class Member:
     """A node, and what is known of its state."""
 
     node: str
@@ -72,7 +72,7 @@ def verify(url: Url = None, as_json: Json = False) -> None:
     """
     options = node_options(choose_url(url))
 
-    async def work(client: fifo.Client) -> list[_Member]:
+    async def work(client: fifo.Client) -> list[Member]:
         return await _verify(client, options)
 
     members = run(url, work)
@@ -98,12 +98,12 @@ _COLUMNS: Final = (
 )
 
 
-def _row(one: _Member) -> tuple[object, ...]:
+def _row(one: Member) -> tuple[object, ...]:
     index = None if one.view is None else one.view.index
     return one.node, one.verdict, index, one.state_bytes, one.digest.hex()[:16], one.problem
 
 
-def _remedy(one: _Member) -> str:
+def _remedy(one: Member) -> str:
     return (
         f"the state of {one.node} is not that of the majority: look at its memory, its disk and its"
         " version, stop it, move its data folder away, and start it with --recover while all other"
@@ -111,10 +111,10 @@ def _remedy(one: _Member) -> str:
     )
 
 
-async def _verify(client: fifo.Client, options: Options) -> list[_Member]:
+async def _verify(client: fifo.Client, options: Options) -> list[Member]:
     members = []
     for seen in await nodes_of(options):
-        member = _Member(seen["node"], seen["address"], seen.get("version") or "")
+        member = Member(seen["node"], seen["address"], seen.get("version") or "")
         if seen["role"] == "down":
             member.problem = f"does not answer: {seen['error']}"
         members.append(member)
@@ -125,11 +125,11 @@ async def _verify(client: fifo.Client, options: Options) -> list[_Member]:
     finally:
         for one in members:
             await _close(one)
-    _judge(members)
+    judge(members)
     return members
 
 
-async def _open(member: _Member, options: Options) -> None:
+async def _open(member: Member, options: Options) -> None:
     if member.problem:
         return
     try:
@@ -138,7 +138,7 @@ async def _open(member: _Member, options: Options) -> None:
         member.problem = one_line(error)
 
 
-async def _close(member: _Member) -> None:
+async def _close(member: Member) -> None:
     if member.reader is None:
         return
     try:
@@ -151,7 +151,7 @@ async def _close(member: _Member) -> None:
 # --- one index ------------------------------------------------------------------------------------
 
 
-async def _pin_all(client: fifo.Client, members: Sequence[_Member]) -> None:
+async def _pin_all(client: fifo.Client, members: Sequence[Member]) -> None:
     """Pin the state of all of them at one index: a little ahead of the log where that moves, so
     that it is past on none of them when they hear of it."""
     ahead_s = VERIFY_AHEAD_S
@@ -175,7 +175,7 @@ async def _pin_all(client: fifo.Client, members: Sequence[_Member]) -> None:
     )
 
 
-async def _pin(member: _Member, index: int) -> bool:
+async def _pin(member: Member, index: int) -> bool:
     """Whether the node is pinned there, or never will be."""
     assert member.reader is not None, "connected before"
     member.problem = ""
@@ -199,7 +199,7 @@ async def _pin(member: _Member, index: int) -> bool:
 # --- digests --------------------------------------------------------------------------------------
 
 
-async def _digest_all(members: Sequence[_Member]) -> None:
+async def _digest_all(members: Sequence[Member]) -> None:
     """Hash one state after the other; the leases of those that wait are begun anew meanwhile."""
     renewed_at = time.monotonic()
     for member in members:
@@ -217,14 +217,14 @@ async def _digest_all(members: Sequence[_Member]) -> None:
             member.problem = one_line(error)
 
 
-async def _digest(member: _Member) -> None:
+async def _digest(member: Member) -> None:
     assert member.reader is not None, "connected before"
     assert member.view is not None, "pinned before"
     piece = await member.reader.piece(member.view, STATE, member.state_bytes, content=False)
     member.state_bytes, member.digest = piece.after, piece.digest
 
 
-async def _renew(members: Sequence[_Member]) -> None:
+async def _renew(members: Sequence[Member]) -> None:
     for one in members:
         if one.reader is not None and one.view is not None and not one.problem:
             try:
@@ -233,7 +233,7 @@ async def _renew(members: Sequence[_Member]) -> None:
                 one.problem = one_line(error)
 
 
-def _judge(members: Sequence[_Member]) -> None:
+def judge(members: Sequence[Member]) -> None:
     """Equal is what a majority of all members has; where none does, no member is."""
     counted = Counter(one.digest for one in members if one.digest)
     if not counted:
@@ -247,5 +247,7 @@ def _judge(members: Sequence[_Member]) -> None:
             one.verdict = EQUAL if one.digest == digest else DIFFERS
         elif len(counted) > 1:
             one.verdict, one.problem = DIFFERS, "no majority has one state"
-        else:
+        elif count > 1:
             one.verdict = EQUAL
+        else:
+            one.problem = "no other state to compare with"

@@ -29,7 +29,7 @@ STAMP = "20261123T203000Z"
 def payload_of(bench: Bench, index: int) -> bytes:
     """An entry of the log with this body area, as a leader packs it."""
     area = bench.areas[index]
-    return b"".join(bytes(one) for one in entry.pack([], [area], stamp_ms=0, wall_ms=0))
+    return b"".join(bytes(one) for one in entry.pack([], [area], version=1, stamp_ms=0, wall_ms=0))
 
 
 def backed_up(folder: Path, *, without: int | None = None) -> Backup:

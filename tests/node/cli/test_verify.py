@@ -10,6 +10,7 @@ import pytest
 
 import fifo
 from fifo.client.copying import NodeReader
+from node.cli.verify import DIFFERS, EQUAL, UNKNOWN, Member, judge
 from node.server import Node
 from tests.node.cli.local import Done
 from tests.support.cluster import passed
@@ -126,3 +127,20 @@ async def test_an_index_that_is_past_or_not_reached_is_refused(
             await reader.pin(1_000_000, exactly=True)
     finally:
         reader.close()
+
+
+def test_a_verdict_needs_a_majority_of_all_members() -> None:
+    def verdicts(*digests: bytes) -> list[str]:
+        members = [Member(f"n{at}", "", "", digest=one) for at, one in enumerate(digests)]
+        judge(members)
+        return [one.verdict for one in members]
+
+    assert verdicts(b"a", b"a", b"a") == [EQUAL] * 3
+    assert verdicts(b"a", b"b", b"a") == [EQUAL, DIFFERS, EQUAL]
+    assert verdicts(b"a", b"a", b"") == [EQUAL, EQUAL, UNKNOWN]
+    assert verdicts(b"a", b"b", b"") == [DIFFERS, DIFFERS, UNKNOWN]
+    assert verdicts(b"a", b"b", b"c") == [DIFFERS] * 3
+    assert verdicts(b"a", b"", b"") == [UNKNOWN] * 3
+    assert verdicts(b"a") == [EQUAL]
+    assert verdicts(b"", b"", b"") == [UNKNOWN] * 3
+    assert verdicts(b"a", b"a", b"b", b"b", b"") == [DIFFERS] * 4 + [UNKNOWN]
