@@ -23,7 +23,7 @@ _SHOWN_BITS_MAX: Final = 128
 
 def name(value: object, what: str) -> str:
     """A queue's, tag's or producer's name: 1 to 255 bytes of UTF-8."""
-    value = secret(value, what)
+    value = _text(value, what, wire.QUEUE_NAME_BYTES_MAX)
     character = names.refused_character(value)
     if character is not None:
         raise InvalidArgument(f"{what}: contains the control character {character}; leave it out")
@@ -31,15 +31,20 @@ def name(value: object, what: str) -> str:
 
 
 def secret(value: object, what: str) -> str:
-    """A password or token: 1 to 255 bytes of UTF-8, any characters; no error shows it."""
+    """A password or token: 1 to 4096 bytes of UTF-8, any characters; no error shows it."""
+    return _text(value, what, wire.PROOF_BYTES_MAX)
+
+
+def _text(value: object, what: str, bytes_max: int) -> str:
+    """A text of at least one byte of UTF-8; no error shows it."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what}: must be text, not {type(value).__name__}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise InvalidArgument(f"{what}: cannot be written as UTF-8") from None
-    if not 1 <= size <= wire.QUEUE_NAME_BYTES_MAX:
-        raise InvalidArgument(f"{what}: must be 1 to {wire.QUEUE_NAME_BYTES_MAX} bytes, not {size}")
+    if not 1 <= size <= bytes_max:
+        raise InvalidArgument(f"{what}: must be 1 to {bytes_max} bytes, not {size}")
     return value
 
 

@@ -8,7 +8,7 @@ not know what is done with them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, TypedDict
 
 from fifo.client.backoff import Backoff, BackoffCallable
@@ -20,7 +20,7 @@ class ConnectionKeywords(TypedDict, total=False):
 
     user: str | None
     password: str | None
-    token: str | None
+    token: str | Callable[[], str] | None
     ca: str | None
     cert: str | None
     key: str | None

@@ -45,7 +45,9 @@ def to_wire(option: Option, value: Any, what: str) -> Any:
         case Kind.QUEUE | Kind.TEXT:
             return checks.name(value, what)
         case Kind.SECRET:
-            return checks.secret(value, what)
+            # A token may be asked for anew at each log-in; a password is what it is.
+            is_source = option.name == "token" and callable(value)
+            return value if is_source else checks.secret(value, what)
         case Kind.BACKOFF:
             return to_text_form(value, what)
 

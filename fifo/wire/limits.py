@@ -139,3 +139,6 @@ HEARTBEAT_MS: Final = 5_000
 
 HEARTBEATS_MISSED_MAX: Final = 2
 """Silence of this many heartbeats and the connection is taken for dead."""
+
+PROOF_BYTES_MAX: Final = 4096
+"""A challenge, or the secret that answers it: a token of an identity provider is the longest."""

@@ -233,7 +233,7 @@ class Challenge(Message):
     """The node asks for proof of identity before it welcomes."""
 
     mechanism: Annotated[str, text(64, 1)]
-    payload: Annotated[bytes, octets(4096)] = b""
+    payload: Annotated[bytes, octets(limits.PROOF_BYTES_MAX)] = b""
 
 
 @on_wire(4)
@@ -242,7 +242,7 @@ class Authenticate(Message):
     """The client's answer to a challenge."""
 
     mechanism: Annotated[str, text(64, 1)]
-    payload: Annotated[bytes, octets(4096)] = b""
+    payload: Annotated[bytes, octets(limits.PROOF_BYTES_MAX)] = b""
 
 
 @on_wire(5)

@@ -20,7 +20,11 @@ class ConnectionOptions:
     user: str | None = row(Kind.TEXT, None, "User, with a password", default_text="none")
     password: str | None = row(Kind.SECRET, None, "Password of the user", default_text="none")
     token: str | None = row(
-        Kind.SECRET, None, "Token, in the place of user and password", default_text="none"
+        Kind.SECRET,
+        None,
+        "Token, in the place of user and password; of a program also a callable that returns one,"
+        " called for each log-in",
+        default_text="none",
     )
     ca: str | None = row(
         Kind.TEXT,

@@ -82,7 +82,7 @@ async def _look(options: Options) -> Seen:
         queues=queues,
         refused=refused,
         asked_s=(began_s, time.time()),
-        has_secret=options.mechanism is not None,
+        has_secret=options.has_secret,
         tls=options.tls,
     )
 

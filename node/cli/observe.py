@@ -78,7 +78,7 @@ def _is_healthy(address: str, what: str) -> bool:
 
 
 async def _observe(address: str, timeout: float, options: Options | None) -> View:
-    if options is not None and options.mechanism is not None:
+    if options is not None and options.has_secret:
         timeout = max(timeout, LOGIN_TIMEOUT_S)
     try:
         status = await fifo.client.observe(address, timeout, options=options)

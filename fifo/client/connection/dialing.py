@@ -13,6 +13,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from fifo.client import limits
@@ -154,11 +155,17 @@ class Dialer:
         A node that accepts and says nothing holds up neither the others nor the next round.
         """
         search.begin(self._order())
+        try:
+            proof = await self._options.proof()
+        except ConnectionLost as error:
+            self.tried = {one: words(error) for one in self._known}
+            return
         quiet = False
         while search.found is None and (search.waiting or (search.running and not quiet)):
             if search.waiting:
                 address = search.waiting.popleft()
-                search.running[asyncio.ensure_future(self._attempt(address, hello()))] = address
+                attempt = self._attempt(address, hello(), proof)
+                search.running[asyncio.ensure_future(attempt)] = address
             if search.waiting and search.at_once:
                 continue
             quiet = not await self._answers(search, limits.STAGGER_S)
@@ -214,12 +221,15 @@ class Dialer:
             return None, None
         raise error
 
-    async def _attempt(self, address: str, hello: Hello) -> tuple[Link, Welcome | Redirect]:
+    async def _attempt(
+        self, address: str, hello: Hello, proof: tuple[str | None, bytes]
+    ) -> tuple[Link, Welcome | Redirect]:
+        mechanism, secret = proof
         timeout = limits.TCP_TIMEOUT_S if self._context is None else limits.TLS_TIMEOUT_S
         link = await connect(address, self._environment, timeout, self._context)
         try:
             async with asyncio.timeout(limits.OPENING_TIMEOUT_S):
-                return link, await link.open(hello, self._options.secret)
+                return link, await link.open(replace(hello, mechanism=mechanism), secret)
         except TimeoutError:
             link.close()
             raise Timeout(f"no welcome within {limits.OPENING_TIMEOUT_S:g} s") from None

@@ -74,6 +74,7 @@ class NodeLink:
 
     @classmethod
     async def _welcomed(cls, link: Link, environment: Environment, options: Options) -> NodeLink:
+        mechanism, secret = await options.proof()
         hello = Hello(
             VERSION_MIN,
             VERSION_MAX,
@@ -82,9 +83,9 @@ class NodeLink:
             incarnation=environment.entropy(16),
             client="fifo-observer",
             user=options.user,
-            mechanism=options.mechanism,
+            mechanism=mechanism,
         )
-        answer = await link.open(hello, options.secret)
+        answer = await link.open(hello, secret)
         if not isinstance(answer, Welcome):
             raise ProtocolError(f"{link.address} redirects observers")
         observer = cls(link)

@@ -6,15 +6,17 @@ typing, and their defaults as a client uses them. Must not open anything.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from fifo.client import limits
+from fifo.client import checks, limits
 from fifo.client.backoff import Backoff, parse
 from fifo.client.connection.sources import NOTHING, Given, from_query
-from fifo.client.errors import InvalidArgument
+from fifo.client.errors import ConnectionLost, InvalidArgument
 from fifo.client.keywords import ConsumerDefaults
 from fifo.words.connection_options import BY_NAME
 from fifo.words.options import Kind
@@ -38,7 +40,7 @@ class Options:
     addresses: tuple[str, ...]
     user: str | None = None
     password: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
+    token: str | Callable[[], str] | None = field(default=None, repr=False)
     tls: bool = False
     ca: str | None = None
     cert: str | None = None
@@ -66,16 +68,27 @@ class Options:
         return f"{'fifos' if self.tls else 'fifo'}://{who}{','.join(self.addresses)}"
 
     @property
-    def mechanism(self) -> str | None:
-        """The authentication mechanism; None without credentials."""
-        if self.token is not None:
-            return "token"
-        return None if self.user is None else "password"
+    def has_secret(self) -> bool:
+        """Whether there is a password or a token."""
+        return self.token is not None or self.user is not None
 
     @property
-    def secret(self) -> bytes:
-        """The password or token, encoded."""
-        return (self.token or self.password or "").encode()
+    def renews_token(self) -> bool:
+        """Whether each log-in has a token of its own, so that one that has ended is no end."""
+        return callable(self.token)
+
+    async def proof(self) -> tuple[str | None, bytes]:
+        """The mechanism and the secret of a log-in; (None, b"") without credentials.
+
+        A callable is asked on a thread: it may ask an identity provider. Raises ConnectionLost
+        where it fails, for it may not the next time.
+        """
+        token = self.token
+        if callable(token):
+            token = await _asked(token)
+        if token is not None:
+            return "jwt" if is_jwt(token) else "token", token.encode()
+        return None if self.user is None else "password", (self.password or "").encode()
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Make the TLS context, with hostname check; None without TLS.
@@ -98,6 +111,23 @@ class Options:
                     " an unencrypted PEM certificate and its key are needed"
                 ) from error
         return context
+
+
+def is_jwt(token: str) -> bool:
+    """Whether this has the form of a token of an identity provider: three parts, of which the first
+    is a JSON object in base64."""
+    return token.startswith("eyJ") and token.count(".") == 2
+
+
+async def _asked(source: Callable[[], object]) -> str:
+    try:
+        found = await asyncio.to_thread(source)
+    except Exception as error:
+        raise ConnectionLost(f"token: the callable failed: {error!r}") from error
+    try:
+        return checks.secret(found, "token: what the callable returned")
+    except InvalidArgument as error:
+        raise ConnectionLost(str(error)) from None
 
 
 def from_url(url: str, given: Given = NOTHING, defaults: Given = NOTHING) -> Options:

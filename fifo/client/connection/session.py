@@ -30,6 +30,7 @@ from fifo.client.consuming.lock_ledger import Held, LockLedger
 from fifo.client.consuming.lock_watch import LockWatch
 from fifo.client.durations import Duration, patience
 from fifo.client.errors import (
+    AuthenticationFailed,
     ClientClosed,
     ConnectionLost,
     FifoError,
@@ -276,7 +277,7 @@ class Session:
         self.metrics.disconnects += 1
         if isinstance(error, SessionEnded):
             self.end(error)
-        elif error.code == "session_taken" or isinstance(error, PermissionError):
+        elif error.code == "session_taken" or self._is_refusal(error):
             self._fail(error)
         now = self.environment.monotonic()
         for ledger in self.ledgers.values():
@@ -293,6 +294,12 @@ class Session:
         reported, self._reported = self._reported, False
         if reported and self.on_disconnected is not None:
             _report("on_disconnected", self.on_disconnected, error)
+
+    def _is_refusal(self, error: FifoError) -> bool:
+        """Whether this is for good: a token that has ended is not, where there is another one."""
+        if isinstance(error, AuthenticationFailed) and self.options.renews_token:
+            return False
+        return isinstance(error, PermissionError)
 
     def link_writable(self, link: Link) -> None:
         """Unsent bytes have drained."""
@@ -674,7 +681,8 @@ class Session:
 
 
 def hello(identity: Identity, options: Options, role: int, *, after_term: int = 0) -> Hello:
-    """The first frame of a connection: it names the user; the secret is never in it.
+    """The first frame of a connection: it names the user; the secret is never in it, and the dialer
+    adds the mechanism that proves who this is.
 
     `after_term`: only the leader of a later term welcomes us; any other node redirects.
     """
@@ -686,7 +694,6 @@ def hello(identity: Identity, options: Options, role: int, *, after_term: int = 
         incarnation=identity.incarnation,
         client=options.name or "fifo-python",
         user=options.user,
-        mechanism=options.mechanism,
         heartbeat_ms=round(options.heartbeat * 1000),
         resume=identity.established,
         after_term=after_term,
