@@ -109,7 +109,7 @@ docs: setup ## the site of these pages and the API reference, in site/; strict: 
 lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
-	  --extra spark --extra avro --extra protobuf --extra bench --extra peers --extra celery --extra otel --extra dramatiq --extra taskiq --group server --group dev --group build --output-file requirements.lock
+	  --extra spark --extra avro --extra protobuf --extra bench --extra peers --extra celery --extra jwt --extra otel --extra dramatiq --extra taskiq --group server --group dev --group build --output-file requirements.lock
 	UV_PYTHON_DOWNLOADS=never uv pip compile --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
 	  --group docs --output-file requirements-docs.lock

@@ -1,8 +1,7 @@
 """The client without `await`: the same names, safe to use from any number of threads.
 
-Owns the portal to an event loop, that of a thread, on which the asyncio client runs. Most methods
-are `name = _blocking(Class.name)`, with its parameters, types and docstring; by hand is what
-differs: batches, acks that share one crossing, context managers. Must not know what a method does.
+Owns the portal to the event loop of a thread, on which the asyncio client runs. By hand is only
+what differs: batches, acks that share a crossing, contexts. Must not know what a method does.
 """
 
 from __future__ import annotations
@@ -685,6 +684,7 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     sessions = _blocking(BaseClient.sessions)
     users = _blocking(BaseClient.users)
     end_session = _blocking(BaseClient.end_session)
+    list_page = _blocking(BaseClient.list_page)
     log_users = _blocking(BaseClient.log_users)
     manage_user = _blocking(BaseClient.manage_user)
     audit = _blocking(BaseClient.audit)

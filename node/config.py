@@ -1,9 +1,9 @@
 """The configuration of a cluster: one TOML file, read into frozen dataclasses.
 
 Owns the names, defaults and bounds of every key of ``cluster.toml`` but those of ``[[user]]``
-(`users.py`). Must not know sockets, Raft or queues, and never touches a disk except to read the
-file it is given and the secret that file names. A key added here belongs into
-``cluster.example.toml`` in the same commit; a test loads that file.
+(`users.py`) and ``[jwt]`` (`identity.py`). Must not know sockets, Raft or queues, and never touches
+a disk except to read the file it is given and the secret that file names. A key added here belongs
+into ``cluster.example.toml`` in the same commit; a test loads that file.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
+from node.identity import JwtSettings, jwt_lines, read_jwt
 from node.table import ConfigError, Table, label_of, quoted, read_toml
 from node.users import User, read_users, user_lines
 
@@ -200,6 +201,7 @@ class ClusterConfig:
     users_in_log: bool = False
     balancers: tuple[Network, ...] = ()
     upgrade_automatic: bool = False
+    jwt: JwtSettings | None = None
     path: Path | None = None
     secret_file: Path | None = None
 
@@ -282,6 +284,8 @@ def examine(path: Path) -> tuple[ClusterConfig | None, list[ConfigError]]:
     raft = part(lambda: _raft_settings(top.table("raft", required=False)))
     limits = part(lambda: _limit_settings(top.table("limits", required=False)))
     tls = part(lambda: _tls_settings(top.table("tls", required=False), folder))
+    signed = part(lambda: top.table("jwt", required=False))
+    jwt = part(lambda: read_jwt(signed, folder)) if "jwt" in document else None
     part(top.finish)
     secret = None
     if cluster is not None and cluster.secret_file is not None:
@@ -302,6 +306,7 @@ def examine(path: Path) -> tuple[ClusterConfig | None, list[ConfigError]]:
         users_in_log=cluster.users_in_log,
         balancers=cluster.balancers,
         upgrade_automatic=cluster.upgrade_automatic,
+        jwt=jwt,
         path=path,
         secret_file=cluster.secret_file,
     )
@@ -402,6 +407,8 @@ def to_toml(config: ClusterConfig) -> str:
         ]
     for user in config.users:
         lines += ["", "[[user]]", *user_lines(user)]
+    if config.jwt is not None:
+        lines += jwt_lines(config.jwt)
     return "\n".join(lines) + "\n"
 
 
@@ -513,7 +520,7 @@ def _check_exposure(config: ClusterConfig, label: str) -> None:
         "[[user]] sections: who may connect, and what each may do"
         f' (or users = "{IN_LOG}" in [cluster], once they are kept by `fifo user`)'
     )
-    known = config.users or config.users_in_log
+    known = config.users or config.users_in_log or config.jwt
     peers = "secret_file in [cluster], what the nodes share, or peer_cert in [tls]"
     needs = {
         "client": None if known else users,

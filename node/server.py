@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fifo.wire import Code, encode
 from fifo.wire.messages import Error
@@ -39,11 +39,13 @@ from node.broker.connections.listener import (
     connections_max,
     show_certificate,
 )
+from node.broker.connections.tickets import Tickets
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.certificates import CertificateUnreadable
 from node.collector import Collector
 from node.config import ClusterConfig, NodeConfig, to_toml
+from node.identity import JwtSettings
 from node.journal import notebook
 from node.peers.tls import CertificateUnusable
 from node.raft import (
@@ -67,6 +69,9 @@ from node.raft import (
     check_members,
 )
 from node.table import ConfigError
+
+if TYPE_CHECKING:
+    from node.broker.connections.jwt_tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +186,21 @@ class Node:
             always=self.config.users_in_log,
             call_later=lambda delay, call: asyncio.get_running_loop().call_later(delay, call),
             thread=lambda: self._env.worker("logins"),
+            signed=self._tokens(self.config.jwt),
+            tickets=Tickets(self.config.secret, self.config.cluster_id, self._env.wall_ms),
         )
+
+    def _tokens(self, settings: JwtSettings | None) -> Tokens | None:
+        """What verifies tokens of an identity provider. Raises ConfigError without its library."""
+        if settings is None:
+            return None
+        try:  # An extra, and a tenth of a second of imports, which few nodes need.
+            from node.broker.connections.jwt_keys import KeyRing
+            from node.broker.connections.jwt_tokens import Tokens
+        except ImportError:
+            text = "[jwt]: needs PyJWT and cryptography: pip install 'fifo-quorum[server,jwt]'"
+            raise ConfigError(text) from None
+        return Tokens(settings, KeyRing(settings, now=self._env.clock), self._env.wall_ms)
 
     def _make_broker(self) -> Broker:
         config, limited = self.config, self.config.limits
@@ -236,6 +255,7 @@ class Node:
         context = self.client_context(asks=True)
         raft_config = self._raft_config()
         self._show_configuration()
+        self.broker.about.keys_problem = self.authentication.keys_problem
         if self._recover:
             check_members(self.me.name, raft_config.peers)
         self._raft = self._open_raft(raft_config)
@@ -333,6 +353,8 @@ class Node:
             raise ConfigError(
                 "[[user]]: adding the first user or removing the last needs a restart"
             )
+        if (config.jwt is None) != (self.config.jwt is None):
+            raise ConfigError("[jwt]: adding or removing the section needs a restart")
         files = [
             None if tls is None else (tls.client_cert is None, tls.peer_cert is None)
             for tls in (config.tls, self.config.tls)
@@ -344,7 +366,7 @@ class Node:
             raise ConfigError("[tls] client_ca: another file of authorities needs a restart")
         if files[0] != files[1]:
             raise ConfigError("[tls]: enabling or disabling encryption needs a restart")
-        new = replace(self.config, users=config.users, tls=config.tls)
+        new = replace(self.config, users=config.users, tls=config.tls, jwt=config.jwt)
         name = self.me.name
         if new.tls is not None and new.tls.client_cert is not None:
             client_context(new.tls, name)  # both files are checked before a context in use changes
@@ -357,11 +379,13 @@ class Node:
         for context in self._client_contexts:
             assert new.tls is not None, "contexts are made from certificates"
             show_certificate(context, new.tls, name)
+        if new.jwt != self.config.jwt:
+            self.authentication.replace_signed(self._tokens(new.jwt))
         self.config = new
         self._show_configuration()
         if not self.broker.users_in_log:
             self.authentication.replace(new.users)
-            self.broker.users_replaced()
+        self.broker.users_replaced()
         logger.info("event=reloaded users=%d", len(self.authentication.users()))
 
     def _show_configuration(self) -> None:

@@ -133,7 +133,8 @@ class Table:
             raise ConfigError(f"{self._label}: there is no [[{key}]]; at least one is needed{hint}")
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.error(key, f"must be written as [[{key}]] sections")
-        return [Table(item, self._label, f"[[{key}]] {i + 1}") for i, item in enumerate(value)]
+        name = f"{self._section.strip('[]')}.{key}" if self._section else key
+        return [Table(item, self._label, f"[[{name}]] {i + 1}") for i, item in enumerate(value)]
 
     def finish(self) -> None:
         """Refuse what is left: a misspelt key must not silently mean its default."""

@@ -7,7 +7,7 @@ Must not know connections or requests; how a secret is hashed is `credentials.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
@@ -129,24 +129,35 @@ def read_users(tables: Sequence[Table]) -> tuple[User, ...]:
     return tuple(users.values())
 
 
-def _read_user(table: Table) -> User:
+def read_grants(table: Table, user: User) -> User:
+    """The user with what these keys grant: permissions on queues, powers, shares of quotas."""
     patterns = {
-        permission.value: table.texts(permission, PATTERNS_MAX, PATTERN_BYTES_MAX)
+        permission: table.texts(permission, PATTERNS_MAX, PATTERN_BYTES_MAX)
         for permission in Permission
     }
     shares = {quota: table.optional_integer(quota, SHARE_BOUNDS) for quota in Quota}
+    return replace(
+        user,
+        monitor=table.flag("monitor"),
+        operate=table.flag("operate"),
+        declare=patterns[Permission.DECLARE],
+        publish=patterns[Permission.PUBLISH],
+        consume=patterns[Permission.CONSUME],
+        manage=patterns[Permission.MANAGE],
+        shares=tuple((quota, share) for quota, share in shares.items() if share is not None),
+    )
+
+
+def _read_user(table: Table) -> User:
     token = _hash(table, "token_hash", parse_token_hash)
     user = User(
         name=table.name("name"),
         password=_hash(table, "password_hash", parse_password_hash),
         tokens=() if token is None else (Token(FILE_TOKEN, token),),
         loopback=table.flag("loopback"),
-        monitor=table.flag("monitor"),
-        operate=table.flag("operate"),
-        **patterns,
-        shares=tuple((quota, share) for quota, share in shares.items() if share is not None),
         subjects=table.texts("subjects", SUBJECTS_MAX, PATTERN_BYTES_MAX),
     )
+    user = read_grants(table, user)
     table.finish()
     if not user.can_connect:
         raise table.error(
@@ -166,15 +177,22 @@ def user_lines(user: User) -> list[str]:
         for key, value in (("password_hash", user.password), ("token_hash", token))
         if value is not None
     ]
-    lines += [f"{key} = true" for key in ("loopback", "monitor", "operate") if getattr(user, key)]
+    if user.loopback:
+        lines.append("loopback = true")
+    lines += grant_lines(user)
+    if user.subjects:
+        lines.append(f"subjects = [{', '.join(map(quoted, user.subjects))}]")
+    return lines
+
+
+def grant_lines(user: User) -> list[str]:
+    """The keys that `read_grants` reads back."""
+    lines = [f"{key} = true" for key in ("monitor", "operate") if getattr(user, key)]
     for permission in Permission:
         patterns: tuple[str, ...] = getattr(user, permission)
         if patterns:
             lines.append(f"{permission} = [{', '.join(map(quoted, patterns))}]")
-    lines += [f"{quota} = {share}" for quota, share in user.shares]
-    if user.subjects:
-        lines.append(f"subjects = [{', '.join(map(quoted, user.subjects))}]")
-    return lines
+    return [*lines, *(f"{quota} = {share}" for quota, share in user.shares)]
 
 
 def _hash(table: Table, key: str, parse: Callable[[str], T]) -> T | None:

@@ -70,6 +70,7 @@ from fifo.client.keywords import (
     QueueChanges,
     RedriveKeywords,
 )
+from fifo.client.listing import ListedPage
 from fifo.client.messages import FoundMessage, FoundPage
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
@@ -149,6 +150,7 @@ __all__ = [
     "FoundMessage",
     "FoundPage",
     "MessageNotFound",
+    "ListedPage",
     "PinnedView",
     "PinGone",
     "Scan",

@@ -47,6 +47,7 @@ from fifo.client.keywords import (
     QueueChanges,
     RedriveKeywords,
 )
+from fifo.client.listing import ListVerbs
 from fifo.client.messages import MessageVerbs
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
@@ -106,7 +107,9 @@ _OWN: Final = 0
 """The session's own producer, on the wire."""
 
 
-class BaseClient(MessageVerbs, UserVerbs, UpgradeVerbs, ScanVerbs, SettlesElsewhere, Generic[M]):
+class BaseClient(
+    MessageVerbs, UserVerbs, ListVerbs, UpgradeVerbs, ScanVerbs, SettlesElsewhere, Generic[M]
+):
     """Everything but the class of the messages; programs use `Client`."""
 
     def __init__(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fifo.client.consuming.delivery import DeadLetter
     from fifo.client.consuming.message import StoredMessage
+    from fifo.client.scanning import ScannedMessage
 
 
 def message_view(message: StoredMessage) -> dict[str, Any]:
@@ -29,6 +30,24 @@ def message_view(message: StoredMessage) -> dict[str, Any]:
     if message.dead_letter is not None:
         view["dead_letter"] = dead_letter_view(message.dead_letter)
     return view
+
+
+def scanned_view(message: ScannedMessage) -> dict[str, Any]:
+    """Convert a message of a pinned view to plain data, with its place in the queue."""
+    places = {
+        "consumer": message.consumer,
+        "token": message.token,
+        "cause": message.cause,
+        "locked_at": message.locked_at,
+        "locked_until": message.locked_until,
+        "due_at": message.due_at,
+    }
+    times = {
+        name: value if isinstance(value, (int, str)) else value.isoformat()
+        for name, value in places.items()
+        if value is not None
+    }
+    return {"state": message.state, "position": message.position, **message_view(message), **times}
 
 
 def dead_letter_view(dead: DeadLetter) -> dict[str, Any]:

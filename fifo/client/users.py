@@ -15,7 +15,7 @@ from fifo.client.durations import Duration
 from fifo.client.errors import ProtocolError
 from fifo.wire.messages import ManageUser, Ok
 
-UserAction = Literal["add", "set", "remove", "add_token", "revoke_token", "import"]
+UserAction = Literal["add", "set", "remove", "add_token", "revoke_token", "import", "password"]
 
 
 class UserVerbs:
@@ -44,16 +44,18 @@ class UserVerbs:
         *,
         timeout: Duration | None = None,
     ) -> dict[str, Any] | None:
-        """Change a user of the log; its new properties, None where it is gone. Needs `operate`.
+        """Change a user of the log; its new properties, None where it is gone. Needs `operate`, but
+        for `password`, by which a user who logged in by its password replaces that.
 
         `add` and `set` take `password` (a hash that `fifo user hash` prints), `monitor`, `operate`,
         `loopback`, lists of patterns `declare`, `publish`, `consume`, `manage`, `subjects` and
         `shares`; `add_token` takes `token` (its name), `digest` (SHA-256 of its text) and
-        `ends_ms`; `revoke_token` takes `token`. `import` takes over the users of the leader's file,
-        once. Raises InvalidArgument where another change came first.
+        `ends_ms`; `revoke_token` takes `token`; `password` takes `password` alone, and no name.
+        `import` takes over the users of the leader's file, once. Raises InvalidArgument where
+        another change came first.
         """
         checks.one_of(action, "action", *UserAction.__args__)  # type: ignore[attr-defined]
-        if action != "import":
+        if action not in ("import", "password") or name is not None:
             checks.name(name, "user")
         request = ManageUser(action, name, None if values is None else dict(values))
         found: dict[str, Any] | None = await self._manage(request, timeout, safe=False)

@@ -217,14 +217,16 @@ def oldest_ready_ms(queue: Queue) -> int | None:
     return found
 
 
-def producers_of(state: State, name: str, limit: int) -> list[Plain]:
-    """The named producers that have published to a queue, with the number last stored there."""
+def producers_of(state: State, name: str, limit: int, after: int | None = None) -> list[Plain]:
+    """The named producers that have published to a queue, with the number last stored there;
+    with `after` those of higher numbers, in their order."""
     queue = _named(state, name)
     if queue is None:
         return []
+    numbers = queue.last_numbers if after is None else _above(queue.last_numbers, after)
     named = (
-        (state.producers[number], last)
-        for number, last in queue.last_numbers.items()
+        (state.producers[number], queue.last_numbers[number])
+        for number in numbers
         if number in state.producers and state.producers[number].name is not None
     )
     return [
@@ -256,10 +258,20 @@ def _queues_of(state: State, producer: Producer) -> list[str]:
     return [queue.name for number in producer.queues if (queue := state.queue(number)) is not None]
 
 
+def _above(numbers: Iterable[int], after: int) -> list[int]:
+    """Those above a number, in order: a page goes on there, whatever came or went meanwhile."""
+    return sorted(number for number in numbers if number > after)
+
+
 def consumers_of(
-    state: State, name: str, limit: int | None = None, only: int | None = None
+    state: State,
+    name: str,
+    limit: int | None = None,
+    only: int | None = None,
+    after: int | None = None,
 ) -> list[Plain]:
-    """The consumers of a queue, or the first so many; `only` the one with this number."""
+    """The consumers of a queue, or the first so many; `only` the one with this number, with `after`
+    those of higher numbers, in their order."""
     queue = _named(state, name)
     if queue is None:
         return []
@@ -267,6 +279,8 @@ def consumers_of(
     numbers: Iterable[int] = queue.consumers
     if only is not None:
         numbers = [only] if only in queue.consumers else []
+    elif after is not None:
+        numbers = _above(numbers, after)
     for number in islice(numbers, limit):
         consumer = state.consumers[number]
         session = state.sessions.get(consumer.session)
@@ -298,17 +312,25 @@ def consumers_of(
     return found
 
 
-def locks_of(state: State, name: str, limit: int) -> list[Plain]:
-    """Up to `limit` locked messages, by consumer and token. The leader adds the renewals."""
+def locks_of(
+    state: State, name: str, limit: int, after: tuple[int, int] | None = None
+) -> list[Plain]:
+    """Up to `limit` locked messages, by consumer and token; with `after` (consumer, token) those
+    behind it, consumers in the order of their numbers. The leader adds the renewals."""
     queue = _named(state, name)
     if queue is None:
         return []
     found: list[Plain] = []
-    for number in queue.consumers:
+    last, last_token = (0, 0) if after is None else after
+    numbers = queue.consumers if after is None else _above(queue.consumers, last - 1)
+    for number in numbers:
         consumer = state.consumers[number]
         session = state.sessions.get(consumer.session)
         floor = locks.floor_of(state, consumer)
-        for hold, lock_ms in locks.all_holds(consumer):
+        held = locks.all_holds(consumer)
+        if number == last:
+            held = list(locks.holds_from(consumer, last_token + 1))
+        for hold, lock_ms in held:
             for offset in range(min(hold.count, limit - len(found))):
                 token = hold.first + offset
                 record = queue.records.get(hold.position + offset)

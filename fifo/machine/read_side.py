@@ -117,14 +117,20 @@ class ReadSide:
         return queries.queue_overview(self.state, name, brief=brief)
 
     def consumers_of(
-        self, name: str, limit: int | None = None, only: int | None = None
+        self,
+        name: str,
+        limit: int | None = None,
+        only: int | None = None,
+        after: int | None = None,
     ) -> list[Plain]:
-        """The consumers of a queue, or the first so many, with status, flags, credit and held."""
-        return queries.consumers_of(self.state, name, limit, only)
+        """The consumers of a queue, or the first so many, with status, flags, credit and held;
+        those `after` a number in their order."""
+        return queries.consumers_of(self.state, name, limit, only, after)
 
-    def producers_of(self, name: str, limit: int) -> list[Plain]:
-        """Up to `limit` named producers that have published to a queue."""
-        return queries.producers_of(self.state, name, limit)
+    def producers_of(self, name: str, limit: int, after: int | None = None) -> list[Plain]:
+        """Up to `limit` named producers that have published to a queue; those `after` a number in
+        their order."""
+        return queries.producers_of(self.state, name, limit, after)
 
     def queues_of_producer(self, name: str) -> list[str]:
         """The queues that a named producer has published to."""
@@ -134,9 +140,10 @@ class ReadSide:
         """The user who opened a named producer first; None without such a producer."""
         return queries.opener_of_producer(self.state, name)
 
-    def locks_of(self, name: str, limit: int) -> list[Plain]:
-        """Up to `limit` locked messages of a queue, with their holders."""
-        return queries.locks_of(self.state, name, limit)
+    def locks_of(self, name: str, limit: int, after: tuple[int, int] | None = None) -> list[Plain]:
+        """Up to `limit` locked messages of a queue, with their holders; those behind a consumer and
+        its token in their order."""
+        return queries.locks_of(self.state, name, limit, after)
 
     def delayed_of(self, name: str, limit: int) -> list[Plain]:
         """Up to `limit` delayed messages of a queue, the first to be due first."""

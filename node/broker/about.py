@@ -20,6 +20,8 @@ class About:
         self._wall_ms = wall_ms
         self._connections_max = connections_max
         self._version = release()
+        self.keys_problem: Callable[[], str | None] = lambda: None
+        """Why the keys of the identity provider were not read."""
         self.certificates: Mapping[str, int] = {}
         """The ends of the certificates that are shown, by port, in milliseconds since 1970."""
         self.configuration = ""
@@ -35,6 +37,7 @@ class About:
             "connections_max": self._connections_max,
             "descriptors_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "certificates": dict(self.certificates),
+            "jwt_problem": self.keys_problem(),
         }
 
 

@@ -111,7 +111,8 @@ class Broker:
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
             self._settings, self.alarms, self._entropy, self._authentication.rights_of,
-            self._authentication.users, self.connections.of_user, lambda: self.audit, upgrade,
+            self._authentication.users, self._authentication.people, self.connections.of_user,
+            lambda: self.audit, upgrade,
         )  # fmt: skip
 
         self._pins = pins = Pins(

@@ -36,6 +36,8 @@ class Context:
     """So many bytes that no client can predict."""
     rights_of: Callable[[str], Rights | None]
     users: Callable[[], Sequence[Rights]]
+    people: Callable[[], Sequence[Rights]]
+    """All users, and those that tokens of an identity provider have brought."""
     connections_of: Callable[[str], int]
     """To this node, of the user with this name."""
     audit: Callable[[], AuditLog | None]

@@ -103,7 +103,7 @@ class Leadership:
         context, machine = self._context, self._machine
         proposals, locks = self.proposals, self.locks
         proposer = self.proposer
-        known = Known(context.users, context.connections_of)
+        known = Known(context.people, context.connections_of)
         publishing = Publishing(context, proposals, proposer, self.quotas)
         people = People(machine, proposer, self.quotas, known, self._clock.now_ms)
         return table.Handlers(

@@ -222,6 +222,47 @@ LOGINS_CHECKED_MAX: Final = 1_024
 """Different passwords that wait in all, a choice among them takes under a millisecond; one more
 takes the place of the one whose address has failed most."""
 
+JWT_KEYS_BYTES_MAX: Final = 256 * 1024
+"""The keys of an identity provider: a few kilobytes; with chains of certificates some more."""
+
+JWT_KEYS_MAX: Final = 100
+"""Keys of an identity provider: two or three at a time; each is loaded once in a fetch."""
+
+JWT_RSA_BITS_MIN: Final = 2_048
+"""Shorter keys can be broken."""
+
+JWT_RSA_BITS_MAX: Final = 8_192
+"""A signature of a longer key would hold the loop up for a millisecond."""
+
+JWT_FETCH_SECONDS: Final = 5.0
+"""The time of a fetch of keys: a client gives a log-in 3 s, and comes again after it."""
+
+JWT_KEYS_SECONDS: Final = 3_600.0
+"""Between two fetches of keys: providers announce a key hours before they sign with it."""
+
+JWT_UNKNOWN_KEY_SECONDS: Final = 60.0
+"""Between two fetches for tokens whose key is not known, and after one that failed: a sender of
+such tokens makes a node ask its provider once a minute at most."""
+
+JWT_WAITING_MAX: Final = 1_024
+"""Log-ins that wait for a fetch of keys; one more is refused as overloaded."""
+
+JWT_TOKEN_BYTES_MAX: Final = 4_096
+"""The longest token: what a client's proof may have."""
+
+JWT_LEEWAY_MS: Final = 60_000
+"""Clocks of a node and of the provider may be apart by this much."""
+
+JWT_VERIFIED_MAX: Final = 10_000
+"""Tokens whose signature is remembered: one for each connection that a node is likely to have."""
+
+JWT_USERS_MAX: Final = 10_000
+"""Users of tokens that are remembered, the last that came, for their shares of what they own."""
+
+TICKET_MS: Final = 60_000
+"""The time of a ticket of an http port: it is used at once; the clocks of nodes may be apart by as
+much."""
+
 SHARE_PARTS: Final = 2
 """A user may have one of so many parts of a pool by default: no one user locks all others out."""
 

@@ -8,7 +8,7 @@ into a stranger's queue. Must not know connections, nor how a request is carried
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from fifo.wire import messages as wire
 from fifo.wire import pins
@@ -17,20 +17,44 @@ from fifo.wire.upgrading import FinishUpgrade
 from node.broker import limits
 from node.users import Permission, Quota, Token, User
 
+OWN_PASSWORD: Final = "password"
+"""The action of `ManageUser` by which a user changes its own password."""
+
 DECLARE, PUBLISH = Permission.DECLARE, Permission.PUBLISH
 CONSUME, MANAGE = Permission.CONSUME, Permission.MANAGE
+
+
+class Signed(NamedTuple):
+    """A token of an identity provider that proved a user: the groups that it names, its end in
+    milliseconds since 1970, the digest of its key, and the settings that gave the groups rights."""
+
+    groups: frozenset[str]
+    ends_ms: int
+    key: bytes
+    settings: object
 
 
 class Rights:
     """The rights of one user. Kept while the node runs, so that a publish costs one look-up.
 
-    `token`, or `subject` of a certificate: what they were proven by; a connection ends with it.
+    `token`, or `subject` of a certificate, or `signed` of a provider's token: what they were proven
+    by; a connection ends with it. `by_password`: the user's password was.
     """
 
-    def __init__(self, user: User, token: Token | None = None, subject: str | None = None) -> None:
+    def __init__(
+        self,
+        user: User,
+        token: Token | None = None,
+        subject: str | None = None,
+        *,
+        signed: Signed | None = None,
+        by_password: bool = False,
+    ) -> None:
         self.user = user
         self.token = token
         self.subject = subject
+        self.signed = signed
+        self.by_password = by_password
         self._known: dict[tuple[Permission, str], bool] = {}
 
     def may(self, permission: Permission, queue: str) -> bool:
@@ -117,7 +141,7 @@ def _query(rights: Rights, message: wire.QueueQuery) -> Refusals:
         return  # The answer holds only the queues, sessions or users that this one may know of.
     if message.query == "show":
         yield rights.lacks(message.queue, *Permission)
-    elif message.query == "producers":
+    elif message.query in ("producers", "producers_page"):
         yield rights.lacks(message.queue, PUBLISH, MANAGE)
     else:
         yield rights.lacks(message.queue, CONSUME, MANAGE)
@@ -189,8 +213,14 @@ def _finish_upgrade(rights: Rights, message: Message) -> Refusals:
         yield f"user {rights.user.name} may not finish an upgrade (operate = true)"
 
 
-def _manage_user(rights: Rights, message: Message) -> Refusals:
-    if not rights.user.operate:
+def _manage_user(rights: Rights, message: wire.ManageUser) -> Refusals:
+    """A user who knows its password may change it, and no more."""
+    if message.action == OWN_PASSWORD:
+        if not rights.by_password:
+            yield (
+                f"user {rights.user.name} did not log in by its password, and so may not change it"
+            )
+    elif not rights.user.operate:
         yield f"user {rights.user.name} may not look at or change users (operate = true)"
 
 

@@ -102,12 +102,20 @@ def redrive_view(redrive: RedriveState | None) -> View | None:
     }
 
 
-def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: int) -> list[View]:
-    """The locks of a queue; their deadlines include renewals. `now_ms` is cluster time."""
+def locks_of(
+    machine: Machine,
+    locks: LockClock,
+    name: str,
+    limit: int,
+    now_ms: int,
+    after: tuple[int, int] | None = None,
+) -> list[View]:
+    """The locks of a queue, or those behind a consumer and its token; their deadlines include
+    renewals. `now_ms` is cluster time."""
     passed_ms = now_ms - machine.cluster_time_ms
     sessions: dict[int, str] = {}
     found = []
-    for lock in machine.locks_of(name, limit):
+    for lock in machine.locks_of(name, limit, after):
         number = lock["session"]
         if number not in sessions:
             sessions[number] = _session_id(machine, number)
@@ -181,8 +189,10 @@ def delayed_of(machine: Machine, name: str, limit: int, now_ms: int) -> list[Vie
     ]
 
 
-def producers_of(machine: Machine, name: str, limit: int, now_ms: int) -> list[View]:
-    """The named producers of a queue. `now_ms` is cluster time."""
+def producers_of(
+    machine: Machine, name: str, limit: int, now_ms: int, after: int | None = None
+) -> list[View]:
+    """The named producers of a queue, or those above a number. `now_ms` is cluster time."""
     return [
         {
             "name": one["name"],
@@ -191,19 +201,25 @@ def producers_of(machine: Machine, name: str, limit: int, now_ms: int) -> list[V
             "queues": one["queues"],
             "unused_ms": max(0, now_ms - one["used_ms"]),
         }
-        for one in machine.producers_of(name, limit)
+        for one in machine.producers_of(name, limit, after)
     ]
 
 
-def consumers_of(machine: Machine, name: str, limit: int, only: int | None = None) -> list[View]:
-    """The consumers of a queue; `only` the one with this number."""
+def consumers_of(
+    machine: Machine,
+    name: str,
+    limit: int,
+    only: int | None = None,
+    after: int | None = None,
+) -> list[View]:
+    """The consumers of a queue; `only` the one with this number, or those above `after`."""
     return [
         {
             **one,
             "session": _session_id(machine, one["session"]),
             "suspected_why": _suspected_why(one),
         }
-        for one in machine.consumers_of(name, limit, only)
+        for one in machine.consumers_of(name, limit, only, after)
     ]
 
 

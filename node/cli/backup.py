@@ -32,6 +32,7 @@ from fifo.client.copying import (
     WholeView,
     confirmed_index_of,
 )
+from fifo.client.json_forms import scanned_view
 from fifo.client.scanning import ScannedMessage, scanned_page
 from node.backup.contents import Contents
 from node.backup.errors import BackupError
@@ -41,7 +42,6 @@ from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import BACKUP_RECONNECTS_MAX, BACKUP_WAIT_S, COPY_LEASE_MS, PROGRESS_S
 from node.cli.messages import MESSAGE_COLUMNS, message_row
 from node.cli.observe import View, observe_all
-from node.cli.scan import scanned_view
 from node.cli.session import Json, Url, choose_url, node_options, run
 from node.cli.tables import Column, number
 from node.cli.text import bytes_text, size

@@ -6,6 +6,7 @@ an instant; makes and changes nothing. Must not print.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from node.config import ClusterConfig, NodeConfig, TlsSettings
 
 _DAY_S: Final = 86_400
-_PLACE: Final = re.compile(r"\[+(\w+)\]+(?: (\d+))?(?: (\w+))?")
+_PLACE: Final = re.compile(r"\[+([\w.]+)\]+(?: (\d+))?(?: (\w+))?")
 _AT_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)")
 _HEADER: Final = re.compile(r"\s*(\[\[?)\s*([\w.-]+)\s*\]")
 
@@ -117,7 +118,8 @@ def _people(path: Path, settings: ClusterConfig) -> Iterator[Finding]:
         if not user.may_anything:
             fact = f"user {user.name} has no permission, and can open no session"
             yield warning("user_without_permission", place, fact, "grant one, or remove the user")
-    if settings.users and not any(user.operate for user in settings.users):
+    may = [*settings.users, *(() if settings.jwt is None else settings.jwt.groups)]
+    if may and not settings.users_in_log and not any(user.operate for user in may):
         fact = "no user has operate = true: no one can transfer leadership or end sessions"
         yield warning("no_operator", place, fact, "set operate = true for an administrator")
 
@@ -147,7 +149,7 @@ def check_node(path: Path, settings: ClusterConfig, name: str) -> list[Finding]:
         node = settings.node(name)
     except ConfigError as problem:
         return [error("node", str(path), one_line(problem).removeprefix(f"{path}: "))]
-    found = list(check_certificates(settings, node))
+    found = [*check_certificates(settings, node), *check_keys(settings)]
     for use, address in (("client", node.client), ("peer", node.peer), ("http", node.http)):
         found += _bindable(f"{name} {use}", address)
     for peer in settings.peers(name):
@@ -170,6 +172,23 @@ def check_certificates(settings: ClusterConfig, node: NodeConfig) -> Iterator[Fi
             yield from _client_certificate(tls, node)
     if tls.peer_cert is not None:
         yield from _peer_certificate(tls, node)
+
+
+def check_keys(settings: ClusterConfig) -> Iterator[Finding]:
+    """The keys of `[jwt]`, read or fetched as a node does."""
+    if settings.jwt is None:
+        return
+    try:
+        from node.broker.connections.jwt_keys import KeysUnusable, fetch
+    except ImportError:
+        fact = "PyJWT and cryptography are not installed, and no node starts without them"
+        yield error("jwt", "[jwt]", fact, "pip install 'fifo-quorum[server,jwt]'")
+        return
+    try:
+        asyncio.run(fetch(settings.jwt))
+    except KeysUnusable as problem:
+        fix = "no token is believed before they can be read; see docs/security.md"
+        yield error("jwt", "[jwt] keys", one_line(problem), fix)
 
 
 def _client_certificate(tls: TlsSettings, node: NodeConfig) -> Iterator[Finding]:

@@ -191,6 +191,15 @@ def _certificates(seen: Seen) -> Iterator[Finding]:
                 yield Finding(found.severity, "certificates", found.place, found.fact, found.fix)
 
 
+def _keys(seen: Seen) -> Iterator[Finding]:
+    for node in seen.up:
+        problem = node.get("jwt_problem")
+        if problem is not None:
+            fact = f"could not read the keys of the identity provider: {problem}"
+            fix = "new keys are not known there; look at [jwt] and the network of the node"
+            yield error("jwt", node["node"], fact, fix)
+
+
 def _users(seen: Seen) -> Iterator[Finding]:
     now_ms = seen.asked_s[1] * 1000
     for user in seen.users:
@@ -238,7 +247,7 @@ def _queues(seen: Seen) -> Iterator[Finding]:
 
 _CHECKS: Final[tuple[Check, ...]] = (
     _quorum, _leader, _log, _alarms, _room, _disks, _clocks, _descriptors, _versions,
-    _certificates, _users, _queues,
+    _certificates, _keys, _users, _queues,
 )  # fmt: skip
 
 CHECKS: Final[Mapping[str, str]] = {
@@ -252,6 +261,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "descriptors": "connections fit",
     "versions": "all nodes run one version",
     "certificates": "none ends soon",
+    "jwt": "the keys of the identity provider are read",
     "users": "each may do something, and one may operate",
     "queues": "none is stuck",
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 import fifo
-from fifo.client.json_forms import message_view
+from fifo.client.json_forms import scanned_view
 from fifo.client.scanning import cursor_parts
 from node.cli import output
 from node.cli.messages import MESSAGE_COLUMNS, message_row
@@ -122,21 +122,3 @@ def _print(messages: Sequence[fifo.ScannedMessage], *, as_json: bool) -> None:
     elif messages:
         rows = ([one.state, *message_row(one)] for one in messages)
         output.print_table([Column("state"), *MESSAGE_COLUMNS], rows)
-
-
-def scanned_view(message: fifo.ScannedMessage) -> dict[str, Any]:
-    """A message of a view as plain data."""
-    places = {
-        "consumer": message.consumer,
-        "token": message.token,
-        "cause": message.cause,
-        "locked_at": message.locked_at,
-        "locked_until": message.locked_until,
-        "due_at": message.due_at,
-    }
-    times = {
-        name: value if isinstance(value, (int, str)) else value.isoformat()
-        for name, value in places.items()
-        if value is not None
-    }
-    return {"state": message.state, "position": message.position, **message_view(message), **times}

@@ -219,6 +219,23 @@ def revoke_token(name: Name, token: TokenName, url: Url = None) -> None:
     output.say(f"token {token} of user {name} is revoked")
 
 
+@app.command("password", epilog="Example: fifo user password --url fifo://ann@127.0.0.1:7101")
+def password_(url: Url = None) -> None:
+    """Change your own password, on a running cluster.
+
+    Log in by the password that you have: a token or a certificate does not do. Connections that are
+    open stay; the new password holds from the next log-in on.
+    """
+    hashed = _hashed("new password: ")
+
+    async def work(client: fifo.Client) -> str:
+        await client.manage_user("password", None, {"password": hashed})
+        return client.options.user or ""
+
+    name = run(url, work)
+    output.say(f"the password of user {name} is changed")
+
+
 @app.command("list", epilog="Example: fifo user list --json")
 def list_(watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
     """Show the users of the log with their tokens.
@@ -354,17 +371,17 @@ def _print_token(made: str) -> None:
     output.note("pass it to the program (fifo://HOSTS?token=...): it is not shown again")
 
 
-def _hashed() -> str:
+def _hashed(prompt: str = "password: ") -> str:
     try:
-        return str(hash_password(_password()))
+        return str(hash_password(_password(prompt)))
     except ValueError as error:
         raise CliError(f"the password {error}") from None
 
 
-def _password() -> str:
+def _password(prompt: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
-    password = getpass.getpass("password: ")
-    if getpass.getpass("repeat password: ") != password:
+    password = getpass.getpass(prompt)
+    if getpass.getpass(f"repeat {prompt}") != password:
         raise CliError("the two passwords differ: no hash was made; run the command again")
     return password

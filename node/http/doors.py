@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from node.broker.connections.proxy_header import Source
 from node.http import limits
 
 
@@ -55,6 +56,16 @@ class Doors:
             await asyncio.sleep(0)
             await door.taken.wait()
 
+    def source(self, inner: asyncio.BaseProtocol) -> Source | None:
+        """The client that a balancer has named; None where there is none."""
+        door = self._open.get(inner)
+        return None if door is None else door.source
+
+    def proxied(self, inner: asyncio.BaseProtocol) -> bool:
+        """Whether a connection came through a balancer; one that has ended may have."""
+        door = self._open.get(inner)
+        return door is None or door.proxied
+
     def goes_on(self, inner: asyncio.BaseProtocol) -> None:
         """Note that an answer comes in pieces, of which this is not the last."""
         door = self._open.get(inner)
@@ -94,6 +105,8 @@ class Door(asyncio.Protocol):
     def __init__(self, doors: Doors, inner: asyncio.Protocol) -> None:
         self._doors = doors
         self.inner = inner
+        self.source: Source | None = None
+        self.proxied = False
         self._unanswered_bytes = 0
         self._allowed_bytes = limits.UNANSWERED_BYTES_MAX
         self._held_back = bytearray()

@@ -19,6 +19,7 @@ from fifo.wire import Code
 from node.broker import views
 from node.broker.connections.authentication import PASSWORD, TOKEN, Denied, Verdict
 from node.broker.connections.listener import Listener
+from node.certificates import subject_of
 from node.http import limits
 from node.http.api.callers import Credentials
 from node.http.api.serving import PREFIX, Api
@@ -78,12 +79,17 @@ class HttpServer:
     async def start(self) -> None:
         """Listen. Raises OSError where the address is taken."""
         address = self._node.me.http
-        context = None if address.is_loopback else self._node.client_context()
+        context = None if address.is_loopback else self._node.client_context(asks=True)
         await self._runner.setup()
         assert self._runner.server is not None, "it was set up"
         # Not a site of aiohttp: a socket that it has just accepted when it stops is never closed.
         self._doors = Doors(self._runner.server)
-        self._listener = Listener(context, self._doors, handshakes_max=limits.CONNECTIONS_MAX)
+        self._listener = Listener(
+            context,
+            self._doors,
+            self._node.config.balancers,
+            handshakes_max=limits.CONNECTIONS_MAX,
+        )
         await self._listener.start(address.host, address.port)
         self.console.start()
 
@@ -119,6 +125,9 @@ class HttpServer:
     async def _bounded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Each request waits for its turn, however many a peer sends at once."""
         await self._doors.begun(request.protocol)
+        source = self._doors.source(request.protocol)
+        if source is not None:  # The client's own address, which a balancer has named.
+            request = request.clone(remote=source.host)
         try:
             return await handler(request)
         finally:
@@ -147,11 +156,17 @@ class HttpServer:
         return await handler(request)
 
     async def _verdict(self, request: web.Request) -> Verdict:
-        """Authenticate by `Basic` or `Bearer` credentials, or by an address of this machine."""
+        """Authenticate by `Basic` or `Bearer` credentials, by a certificate, or by an address of
+        this machine."""
         host = request.remote or ""
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        subject = _subject(request)
+        if not scheme and subject is not None:
+            return self._node.authentication.by_certificate(host, subject)
         if not scheme:
-            return self._node.authentication.without_credentials(host)
+            # A loopback address that a balancer names is of its machine, not of this one.
+            proxied = self._doors.proxied(request.protocol)
+            return self._node.authentication.without_credentials("" if proxied else host)
         decided: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
 
         def decide(verdict: Verdict) -> None:
@@ -226,12 +241,22 @@ class HttpServer:
 
 
 def _credentials(request: web.Request) -> Credentials:
-    """The credentials of a request, for a connection in its name."""
+    """The credentials of a request, for a connection in its name; empty where it has none."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if not scheme:
+        return Credentials(subject=_subject(request))
     if scheme.lower() == "bearer":
         return Credentials(token=given.strip())
     name, secret = _basic(given)
     return Credentials(name, secret.decode(errors="replace"))
+
+
+def _subject(request: web.Request) -> str | None:
+    """The subject of the certificate that the caller has shown; None for none."""
+    certificate = (
+        None if request.transport is None else request.transport.get_extra_info("peercert")
+    )
+    return subject_of(certificate) if certificate else None
 
 
 def _basic(given: str) -> tuple[str, bytes]:

@@ -15,14 +15,15 @@ import ipaddress
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fifo.wire import Code
 from node.broker import limits
 from node.broker.connections.password_queue import PasswordQueue
-from node.broker.permissions import Rights
+from node.broker.connections.tickets import Tickets
+from node.broker.connections.verdicts import BUSY, Decide, Denied, Verdict
+from node.broker.permissions import Rights, Signed
 from node.credentials import (
     KEY_BYTES,
     SALT_BYTES,
@@ -36,29 +37,46 @@ from node.journal.io.jobs import Worker
 from node.raft import Seldom
 from node.users import User
 
+if TYPE_CHECKING:
+    from node.broker.connections.jwt_tokens import Tokens
+
+__all__ = ["Authentication", "Decide", "Denied", "Failures", "Verdict", "is_loopback"]
+
 logger = logging.getLogger(__name__)
 
 PASSWORD: Final = "password"
 TOKEN: Final = "token"
-MECHANISMS: Final = (PASSWORD, TOKEN)
+JWT: Final = "jwt"
+"""A token too, of an identity provider: its name lets older nodes say that they know none."""
 
+MECHANISMS: Final = (PASSWORD, TOKEN, JWT)
 
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """The reason of a refusal. Its text says nothing that helps to guess."""
-
-    code: Code
-    text: str
-
-
-Verdict: TypeAlias = Rights | Denied
-Decide: TypeAlias = Callable[[Verdict], None]
 
 _TOKENS: Final = "\0tokens"
 """In the place of a name, which has no such character: wrong tokens of an address."""
 
 _WRONG: Final = Denied(Code.AUTHENTICATION_FAILED, "wrong user or secret")
-_BUSY: Final = Denied(Code.OVERLOADED, "too many log-ins at once: retry shortly")
+
+
+_NO_PROVIDER: Final = Denied(
+    Code.AUTHENTICATION_FAILED,
+    "this cluster takes no tokens of an identity provider: configure [jwt], or use a token of"
+    " `fifo user add-token`",
+)
+
+
+def is_jwt(secret: bytes) -> bool:
+    """Whether this has the form of a token of an identity provider: three parts, of which the first
+    is a JSON object in base64. None of ours has it."""
+    return secret.startswith(b"eyJ") and secret.count(b".") == 2
+
+
+def _taken(rights: Rights) -> Denied:
+    text = (
+        f"user {rights.user.name} is one of this cluster's own users: a token of the identity"
+        " provider cannot prove it"
+    )
+    return Denied(Code.AUTHENTICATION_FAILED, text)
 
 
 class CallLater(Protocol):
@@ -142,12 +160,19 @@ class Authentication:
         call_later: CallLater,
         thread: Callable[[], Worker],
         always: bool = False,
+        signed: Tokens | None = None,
+        tickets: Tickets | None = None,
     ) -> None:
         """`now` in seconds; `thread` is asked for one, or two, when passwords have to be hashed.
-        `always`: clients have to be users also while there are none."""
+        `always`: clients have to be users also while there are none. `signed`: who verifies tokens
+        of an identity provider; `tickets`: who issues those of the nodes' own http ports."""
         self._always = always
         self._wall_ms = wall_ms
+        self._signed = signed
+        self._keys_seen = 0
+        self._tickets = tickets
         self._rights: dict[str, Rights] = {}
+        self._by_password: dict[str, Rights] = {}
         self._tokens: dict[bytes, Rights] = {}
         self._subjects: dict[str, Rights] = {}
         self._verified: dict[str, bytes] = {}
@@ -172,6 +197,9 @@ class Authentication:
     def replace(self, users: Iterable[User]) -> None:
         """Replace all users; what was remembered of their secrets is forgotten."""
         self._rights = {user.name: Rights(user) for user in users}
+        self._by_password = {
+            name: Rights(rights.user, by_password=True) for name, rights in self._rights.items()
+        }
         self._tokens = {
             token.hash.digest: Rights(rights.user, token)
             for rights in self._rights.values()
@@ -193,16 +221,41 @@ class Authentication:
         )
 
     def tokens_ended(self) -> bool:
-        """Whether a token has ended since this was asked before."""
+        """Whether a token has ended since this was asked before, or a provider's key was
+        withdrawn."""
+        if self._signed is not None:
+            keys = self._signed.keys
+            keys.look()
+            if keys.revision != self._keys_seen:
+                self._keys_seen = keys.revision
+                return True
         if self._next_end_ms is None or self._next_end_ms > self._wall_ms():
             return False
         self._look_for_ends()
         return True
 
+    def replace_signed(self, signed: Tokens | None) -> None:
+        """Have others verify tokens of an identity provider: the configuration has changed."""
+        if self._signed is not None:
+            self._signed.keys.close()
+        self._signed, self._keys_seen = signed, 0
+
+    def keys_problem(self) -> str | None:
+        """Why the keys of the identity provider were not read; None where they were."""
+        return None if self._signed is None else self._signed.keys.problem
+
+    def _note_end(self, rights: Rights) -> None:
+        """Have `tokens_ended` know the end of a provider's token."""
+        if rights.signed is not None:
+            end_ms = rights.signed.ends_ms + limits.JWT_LEEWAY_MS
+            self._next_end_ms = min(self._next_end_ms or end_ms, end_ms)
+
     def renewed(self, rights: Rights) -> Verdict:
         """The rights that a connection with these has from now on: of the same user, by the same
         token, unless that was revoked or has ended."""
         found = self._rights.get(rights.user.name)
+        if rights.signed is not None:
+            return self._renewed_signed(rights, rights.signed)
         if found is None:
             text = f"user {rights.user.name} was removed"
             return Denied(Code.AUTHENTICATION_FAILED, text)
@@ -213,12 +266,20 @@ class Authentication:
             text = f"certificate {rights.subject} is no longer user {rights.user.name}'s"
             return Denied(Code.AUTHENTICATION_FAILED, text)
         if rights.token is None:
-            return found
+            return self._by_password[found.user.name] if rights.by_password else found
         same = self._tokens.get(rights.token.hash.digest)
         if same is None or same.user.name != rights.user.name:
             text = f"token {rights.token.name!r} of user {rights.user.name} was revoked"
             return Denied(Code.AUTHENTICATION_FAILED, text)
         return self._ended(same) or same
+
+    def _renewed_signed(self, rights: Rights, signed: Signed) -> Verdict:
+        if self._signed is None or rights.user.name in self._rights:
+            return _taken(rights)
+        verdict = self._signed.renewed(rights, signed)
+        if isinstance(verdict, Rights):
+            self._note_end(verdict)
+        return verdict
 
     def _ended(self, rights: Rights) -> Denied | None:
         token = rights.token
@@ -231,14 +292,21 @@ class Authentication:
         """All users, in the order of the file."""
         return list(self._rights.values())
 
+    def people(self) -> list[Rights]:
+        """All users, and those that an identity provider's tokens have brought."""
+        return self.users() + ([] if self._signed is None else self._signed.users())
+
     def rights_of(self, name: str) -> Rights | None:
         """The rights of the user with this name; None without such a user."""
-        return self._rights.get(name)
+        found = self._rights.get(name)
+        if found is None and self._signed is not None:
+            found = self._signed.user(name)
+        return found
 
     @property
     def required(self) -> bool:
         """Whether there are users: then every client has to be one of them."""
-        return self._always or bool(self._rights)
+        return self._always or bool(self._rights) or self._signed is not None
 
     def without_credentials(self, host: str) -> Verdict:
         """The user of a client without credentials: from this machine, if so configured."""
@@ -262,19 +330,23 @@ class Authentication:
         text = f"no user has the certificate {subject}: add it by `fifo user set NAME --subject`"
         return Denied(Code.AUTHENTICATION_FAILED, text)
 
+    def ticket(self, subject: str) -> str:
+        """A token for a caller of this node's http port whose certificate has this subject."""
+        return "" if self._tickets is None else self._tickets.issue(subject)
+
     def check(self, host: str, mechanism: str, name: str, secret: bytes, decide: Decide) -> None:
         """Call `decide` with the verdict, now or later. `name` may be empty with a token.
 
         A token is checked at once, for that costs nothing and none can be guessed: only the refusal
         of a wrong one waits. A password waits first, or a right guess would stand out by its time.
         """
-        if mechanism == TOKEN:
+        if mechanism in (TOKEN, JWT):
             self._check_token(host, name, secret, decide)
             return
         delay_seconds = self.failures.delay_seconds(host, name)
         later = partial(self._check, host, mechanism, name, secret, decide)
         if not self._after(delay_seconds, (host, mechanism), later):
-            decide(_BUSY)
+            decide(BUSY)
 
     def _after(self, seconds: float, who: tuple[str, str], call: Callable[[], None]) -> bool:
         """Call after a delay, if any; False where too many calls of that address wait."""
@@ -302,15 +374,51 @@ class Authentication:
         if rights is not None and name in ("", rights.user.name):
             self._note_right(host)
             decide(self._ended(rights) or rights)
-            return
+        elif rights is None and is_jwt(secret):
+            self._check_signed(host, name, secret, decide)
+        elif rights is None and (found := self._by_ticket(secret)) is not None:
+            decide(found)
+        else:
+            self._wrong_token(host, name, _WRONG, decide)
+
+    def _by_ticket(self, secret: bytes) -> Rights | None:
+        """The user whose certificate the http port of a node has seen; None for no such ticket."""
+        subject = None if self._tickets is None else self._tickets.subject_of(secret)
+        return None if subject is None else self._subjects.get(subject)
+
+    def _check_signed(self, host: str, name: str, secret: bytes, decide: Decide) -> None:
+        """Check a token of an identity provider."""
+
+        def decided(verdict: Verdict) -> None:
+            if isinstance(verdict, Rights) and verdict.user.name in self._rights:
+                verdict = _taken(verdict)
+            elif isinstance(verdict, Rights) and name not in ("", verdict.user.name):
+                verdict = _WRONG
+            if isinstance(verdict, Rights):
+                self._note_end(verdict)
+                self._note_right(host)
+                decide(verdict)
+            elif verdict.code is Code.OVERLOADED:
+                decide(verdict)
+            else:
+                self._wrong_token(host, "", verdict, decide)
+
+        if self._signed is None:
+            decided(_NO_PROVIDER)
+        else:
+            self._signed.check(secret, decided)
+
+    def _wrong_token(self, host: str, name: str, verdict: Denied, decide: Decide) -> None:
+        """Refuse a token, a little later where there were many of that address."""
         self._note_wrong(host, name)
         seconds = self.failures.note_token(host)
-        if not self._after(seconds, (host, TOKEN), partial(decide, _WRONG)):
-            decide(_WRONG)
+        if not self._after(seconds, (host, TOKEN), partial(decide, verdict)):
+            decide(verdict)
 
     def close(self) -> None:
         """Stop the worker: attempts that are being checked get no answer any more."""
         self._passwords.close()
+        self.replace_signed(None)
 
     def _check(self, host: str, mechanism: str, name: str, secret: bytes, decide: Decide) -> None:
         if mechanism not in MECHANISMS or len(secret) > SECRET_BYTES_MAX:
@@ -318,7 +426,7 @@ class Authentication:
         else:
             digest = hmac.digest(self._key, secret, "sha256")
             if hmac.compare_digest(self._verified.get(name, b""), digest):
-                self._right(host, self._rights[name], decide)
+                self._right(host, self._by_password[name], decide)
             else:
                 self._hash(host, name, secret, digest, decide)
 
@@ -344,7 +452,7 @@ class Authentication:
                 for one_host, one_decide in waiting:
                     self._check(one_host, PASSWORD, name, secret, one_decide)
                 return
-            rights = self._rights.get(name)
+            rights = self._by_password.get(name)
             right = stored is not None and found == [True]
             if right:
                 self._verified[name] = digest
@@ -356,7 +464,7 @@ class Authentication:
 
         def dropped() -> None:
             for _, one_decide in self._checking.pop(key):
-                one_decide(_BUSY)
+                one_decide(BUSY)
 
         if not self._passwords.add(key, host, work, done, dropped):
             dropped()

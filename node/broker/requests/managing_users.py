@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from fifo.wire.messages import ManageUser, Ok
 from node.broker import limits, log_users
 from node.broker.connections.connection import Binding, Connection
 from node.broker.log_users import Fields
-from node.broker.permissions import Rights
+from node.broker.permissions import OWN_PASSWORD, Rights
 from node.broker.reads import WhenCurrent, at_once
 from node.broker.requests.proposer import Proposer, message_of, user_of
 
@@ -30,7 +31,7 @@ _CHANGES: Final[dict[str, Callable[[Fields, dict[str, Any]], Fields]]] = {
     "add_token": log_users.with_token,
     "revoke_token": log_users.without_token,
 }
-_ACTIONS: Final = ("list", "import", "add", "remove", *_CHANGES)
+_ACTIONS: Final = ("list", "import", "add", "remove", OWN_PASSWORD, *_CHANGES)
 
 
 class ManagingUsers:
@@ -57,7 +58,7 @@ class ManagingUsers:
             self._when_current(connection, frame, answer)
             return
         try:
-            command = self._command(message)
+            command = self._command(message, user_of(connection))
         except ValueError as error:
             connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, str(error))
             return
@@ -87,8 +88,8 @@ class ManagingUsers:
         more = found[-1]["name"] if len(found) < len(names) else None
         connection.send(Ok({"users": found, "next": more}), frame.correlation)
 
-    def _command(self, message: ManageUser) -> Command:
-        """The command of a change. Raises ValueError."""
+    def _command(self, message: ManageUser, asker: str) -> Command:
+        """The command of a change that this user asks for. Raises ValueError."""
         if message.action not in _ACTIONS:
             raise ValueError(f"unknown action {message.action!r}: use one of {', '.join(_ACTIONS)}")
         known, values = self._machine.users(), message.values or {}
@@ -102,6 +103,8 @@ class ManagingUsers:
         if message.action == "add":
             name = log_users.check_name(message.user)
             return commands.PutUser(name, log_users.changed({}, values))
+        if message.action == OWN_PASSWORD:
+            message = _of_oneself(message, asker)
         name = message.user or ""
         record = known.get(name)
         if record is None:
@@ -121,3 +124,15 @@ class ManagingUsers:
         if not users:
             raise ValueError("the leader's file has no [[user]] section: add a user instead")
         return commands.ImportUsers(tuple((one.name, log_users.fields_of(one)) for one in users))
+
+
+def _of_oneself(message: ManageUser, asker: str) -> ManageUser:
+    """The change of a user's own password, as an operator would ask for it. Raises ValueError."""
+    values = message.values or {}
+    if not asker:
+        raise ValueError("password: this cluster has no users: add one by `fifo user add`")
+    if message.user not in (None, asker) or list(values) != ["password"]:
+        raise ValueError("password: takes no user, and the value password alone: the new hash")
+    if values["password"] is None:
+        raise ValueError("password: an operator alone takes a password away")
+    return replace(message, action="set", user=asker)

@@ -53,7 +53,7 @@ class People:
     def listed(self, connection: Connection, frame: Frame) -> Iterator[None]:
         """Answer one of the queries, in pieces."""
         query = message_of(frame, QueueQuery)
-        rows = self._sessions if query.query == "sessions" else self._users
+        rows = self.sessions if query.query == "sessions" else self._users
         found: list[dict[str, Any]] = []
         left_bytes = limits.LIST_BYTES_MAX
         for count, row in enumerate(islice(rows(connection.rights), query.limit), 1):
@@ -67,9 +67,10 @@ class People:
                 yield
         connection.send(Ok(found), frame.correlation)
 
-    def _sessions(self, rights: Rights | None) -> Iterator[dict[str, Any]]:
+    def sessions(self, rights: Rights | None, after: int = 0) -> Iterator[dict[str, Any]]:
+        """The sessions that a user may see, above a number, in the order of their numbers."""
         now_ms = self._now_ms()
-        for number in self._machine.session_numbers():
+        for number in sorted(one for one in self._machine.session_numbers() if one > after):
             found = self._machine.session_summary(number)
             if found is None or not (_sees_all(rights) or _is_own(rights, found["user"])):
                 continue

@@ -24,6 +24,7 @@ from node.broker.connections.deferred_frames import PeekAnswer
 from node.broker.lock_clock import LockClock
 from node.broker.reads import WhenCurrent, at_once
 from node.broker.refusals import plain
+from node.broker.requests.pages import PAGES, Pages
 from node.broker.requests.people import People
 from node.broker.requests.proposer import message_of, refuse_no_queue
 
@@ -50,6 +51,7 @@ class Queries:
         self._when_current = when_current
         self._people = people
         self._applied_index = applied_index
+        self._pages = Pages(machine, locks, clock, people)
 
     def query(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Answer a list of queues, sessions or users, the index of now, or a view of a queue."""
@@ -58,6 +60,8 @@ class Queries:
             answer = self._list(connection, frame, query)
         elif query.query in ("sessions", "users"):
             answer = self._people.listed(connection, frame)
+        elif query.query in PAGES:
+            answer = self._pages.answer(connection, frame)
         elif query.query == "index":
             answer = at_once(partial(self._index, connection, frame))
         else:
@@ -123,7 +127,7 @@ class Queries:
                     frame.correlation,
                     Code.INVALID_ARGUMENT,
                     f"unknown query {query.query!r}: use one of list, sessions, users, index, show,"
-                    " locks, delayed, consumers, producers",
+                    f" locks, delayed, consumers, producers, {', '.join(PAGES)}",
                 )
                 return
         answer = plain(found)

@@ -33,7 +33,8 @@ logger = logging.getLogger("fifo.http")
 
 
 class Credentials(NamedTuple):
-    """A caller's user and password, or token; nothing where there are no users.
+    """A caller's user and password, or token, or subject of its certificate; nothing where there
+    are no users.
 
     `remote`: the address of one who changes something, which the audit log shows.
     """
@@ -41,6 +42,7 @@ class Credentials(NamedTuple):
     user: str | None = None
     password: str | None = None
     token: str | None = None
+    subject: str | None = None
     remote: str | None = None
 
 

@@ -76,6 +76,10 @@ class Param:
             if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 20:
                 raise self._wrong("must be a whole number", text)
             return self.check(int(text))
+        if self.kind == "boolean":
+            if text not in ("true", "false"):
+                raise self._wrong("must be true or false", text)
+            return text == "true"
         return self.check(text)
 
     def _wrong(self, fact: str, value: Any) -> Problem:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -103,12 +104,16 @@ class Api:
 
     def options(self, credentials: Credentials) -> Options:
         """The options of a connection in a caller's name."""
-        tls = self._node.config.tls
+        tls, subject = self._node.config.tls, credentials.subject
+        token: str | Callable[[], str] | None = credentials.token
+        if subject is not None:
+            # Its key is the caller's alone: the node vouches for what it has seen, at each log-in.
+            token = partial(self._node.authentication.ticket, subject)
         return Options(
             tuple(str(node.client) for node in self._node.config.nodes),
             user=credentials.user,
             password=credentials.password,
-            token=credentials.token,
+            token=token,
             tls=tls is not None and tls.client_cert is not None,
             ca=None if tls is None or tls.http_ca is None else str(self._ca(tls)),
             timeout=limits.API_ANSWER_SECONDS,
@@ -198,13 +203,21 @@ class Api:
         proves it to the leader. No rights where there are no users: any caller may do all."""
         if not self._node.authentication.required:
             return Credentials(), None
-        if "Authorization" not in request.headers:
+        credentials = self._read(request)
+        if credentials == Credentials():
             text = "this cluster has users: send a user and password (Basic) or a token (Bearer)"
+            raise Problem(Code.AUTHENTICATION_FAILED, text)
+        config = self._node.config
+        if credentials.subject is not None and config.secret is None and len(config.nodes) > 1:
+            text = (
+                "a certificate opens nothing here: the nodes need a secret_file in [cluster] to"
+                " vouch for it; send a user and password (Basic) or a token (Bearer)"
+            )
             raise Problem(Code.AUTHENTICATION_FAILED, text)
         verdict = await self._check(request)
         if isinstance(verdict, Denied):
             raise Problem(verdict.code, verdict.text)
-        return self._read(request), verdict
+        return credentials, verdict
 
 
 def refused(problem: Problem) -> web.Response:

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from fifo.client import Client, FifoError, FoundMessage, QueueSpec, StoredMessage, observe
 from fifo.client.json_forms import message_view
+from fifo.client.listing import Listed
 from fifo.client.matching import MatchKeywords
 from fifo.wire import Code
 from fifo.wire.limits import DURATION_MS_MAX, FIND_MESSAGES_MAX, PEEK_MESSAGES_MAX
@@ -22,6 +23,7 @@ from fifo.words.queue_options import QUEUE_OPTIONS
 from node.http import limits
 from node.http.api.exchange import EXCHANGES
 from node.http.api.params import BODY, PATH, QUERY, Param
+from node.http.api.pins import PINS
 from node.http.api.problems import Problem
 from node.http.api.routes import ID, LIMIT, QUEUE, Given, Route, Tagged, Work, number, text
 
@@ -83,14 +85,20 @@ async def _queue(client: Client, given: Given) -> Any:
     return Tagged(found.as_dict(), found.version or "")
 
 
-def _listing(method: str) -> Work:
-    """A list of what a queue has, by the client's method of this name."""
+def _listing(what: Listed) -> Work:
+    """Pages of a list of what a queue has."""
 
     async def work(client: Client, given: Given) -> Any:
-        listed = await getattr(client, method)(given["queue"], given.get("limit", _DEFAULT_LIMIT))
-        return {"items": [one.as_dict() for one in listed]}
+        limit = given.get("limit", _DEFAULT_LIMIT)
+        page = await client.list_page(what, given["queue"], after=given.get("after"), limit=limit)
+        return {"items": [one.as_dict() for one in page.items], "next": page.next}
 
     return work
+
+
+async def _delayed(client: Client, given: Given) -> Any:
+    listed = await client.delayed(given["queue"], given.get("limit", _DEFAULT_LIMIT))
+    return {"items": [one.as_dict() for one in listed]}
 
 
 async def _peek(client: Client, given: Given) -> Any:
@@ -120,9 +128,11 @@ async def _dead_letters(client: Client, given: Given) -> Any:
 
 
 async def _sessions(client: Client, given: Given) -> Any:
-    listed = await client.sessions()
-    wanted = given.get("user")
-    return _page((one.as_dict() for one in listed if wanted in (None, one.user)), "session", given)
+    """Those of one user may be few in a page, even none, and there may be more."""
+    limit, wanted = given.get("limit", _DEFAULT_LIMIT), given.get("user")
+    page = await client.list_page("sessions", after=given.get("after"), limit=limit)
+    found = [one.as_dict() for one in page.items if wanted in (None, one.user)]
+    return {"items": found, "next": page.next}
 
 
 async def _users(client: Client, given: Given) -> Any:
@@ -157,6 +167,11 @@ async def _manage_user(client: Client, given: Given) -> Any:
     values = _with_bytes(given.get("values") or {})
     found = await client.manage_user(given["action"], given["user"], values or None)
     return {"user": given["user"], "done": given["action"], "is": found}
+
+
+async def _own_password(client: Client, given: Given) -> Any:
+    await client.manage_user("password", None, {"password": given["password_hash"]})
+    return {"done": "password"}
 
 
 async def _import_users(client: Client, given: Given) -> Any:
@@ -353,6 +368,12 @@ _CONDITIONS: Final = (
     number("older_than_ms", "Only what was published longer ago.", 0, DURATION_MS_MAX, BODY),
 )
 
+_LISTS: Final[tuple[tuple[Listed, str, str], ...]] = (
+    ("locks", "Locked messages, holders and deadlines, by consumer.", "consume or manage"),
+    ("consumers", "The consumers and their states, by number.", "consume or manage"),
+    ("producers", "Named producers, by number.", "publish or manage"),
+)
+
 ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "/status", "status", "The state of the leader.", "monitor", _status),
     Route("GET", "/nodes", "nodes", "The state of every node, by its own report.", "monitor",
@@ -401,15 +422,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("DELETE", "/queues/{queue}/redrive", "cancel_redrive", "End the redrive.", "manage",
           _cancel_redrive, (QUEUE,)),
     *(
-        Route("GET", f"/queues/{{queue}}/{what}", what, said, "consume or manage", _listing(what),
-              (QUEUE, LIMIT))
-        for what, said in (
-            ("locks", "Locked messages, holders and deadlines."),
-            ("delayed", "Delayed messages, the first to be due first."),
-            ("consumers", "The consumers and their states."),
-            ("producers", "Named producers."),
-        )
+        Route("GET", f"/queues/{{queue}}/{what}", what, said, permission, _listing(what),
+              (QUEUE, _BY_TEXT, LIMIT))
+        for what, said, permission in _LISTS
     ),
+    Route("GET", "/queues/{queue}/delayed", "delayed", "Delayed messages, the first to be due"
+          " first; all of them page by page: messages?place=delayed.", "consume or manage",
+          _delayed, (QUEUE, LIMIT)),
     Route("GET", "/queues/{queue}/peek", "peek", "The next messages, without locking them.",
           "consume", _peek,
           (QUEUE, number("limit", "Maximum number of messages.", 1, PEEK_MESSAGES_MAX))),
@@ -437,7 +456,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "/queues/{queue}/messages/{id}/{action}", "act", "Act on one message by its id.",
           "manage, and publish on the target", _act, _ACT, conditional=True),
     *EXCHANGES,
-    Route("GET", "/sessions", "sessions", "The user's sessions, or all, by id.", "any", _sessions,
+    *PINS,
+    Route("GET", "/sessions", "sessions", "The user's sessions, or all, by number.", "any",
+          _sessions,
           (Param("user", QUERY, "string", "Only of this user."), _BY_TEXT, LIMIT)),
     Route("DELETE", "/sessions/{session}", "end_session", "End a session: what it holds is"
           " returned, uncounted.", "its own user, or operate", _end_session,
@@ -446,6 +467,10 @@ ROUTES: Final[tuple[Route, ...]] = (
           (_BY_TEXT, LIMIT)),
     Route("GET", "/users/log", "log_users", "The users of the log, by name.", "operate",
           _log_users, (_BY_TEXT, LIMIT)),
+    Route("POST", "/password", "own_password", "Change the password of the user who asks, and who"
+          " gave the one it has (Basic).", "any, by password", _own_password,
+          (text("password_hash", "The hash of the new one, as `fifo user hash` prints it: no"
+                " password travels.", required=True),)),
     Route("POST", "/users/import", "import_users", "Take over the users of a cluster.toml, once.",
           "operate", _import_users),
     Route("POST", "/users/{user}/{action}", "manage_user", "Change a user of the log, or one of its"

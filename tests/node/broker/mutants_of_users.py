@@ -135,11 +135,11 @@ LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
         _plain(logins.test_a_full_queue_of_passwords_drops_who_has_failed_most),
     ),
     "wrong tokens are held against the passwords of their address": (
-        edited(Authentication, "_check_token", "note_token(host)", "note(host, name) or 0.25"),
+        edited(Authentication, "_wrong_token", "note_token(host)", "note(host, name) or 0.25"),
         _plain(logins.test_the_refusal_of_a_wrong_token_waits_longer_each_time),
     ),
     "a right token waits like a password": (
-        edited(Authentication, "check", "if mechanism == TOKEN:", "if False:"),
+        edited(Authentication, "check", "if mechanism in (TOKEN, JWT):", "if False:"),
         _plain(logins.test_wrong_tokens_cost_their_neighbours_nothing),
     ),
 }

@@ -210,7 +210,7 @@ async def test_an_operator_ends_sessions_and_hands_the_leadership_over(tmp_path:
             rest = await caller.ok("GET", f"/sessions?after={first['next']}")
             both = [*first["items"], *rest["items"]]
             assert (len(both), rest["next"]) == (3, None)
-            assert [each["session"] for each in both] == sorted(each["session"] for each in both)
+            assert [each["number"] for each in both] == sorted(each["number"] for each in both)
             assert (await caller.ok("GET", "/sessions?user=stranger"))["items"] == []
             (mine,) = [each for each in both if not each["client"].startswith("http-api")]
             await caller.ok("DELETE", f"/sessions/{mine['session']}")

@@ -44,9 +44,11 @@ ROUTES_OF = {
     "message show": "message",
     "message find": "find",
     "message copy": "copy",
+    "message scan": "pin pinned unpin pinned_queues pinned_consumers pinned_messages",
     **{f"message {action}": "act" for action in _MESSAGE},
     "user list": "log_users",
     "user import": "import_users",
+    "user password": "own_password",
     **{f"user {action}": "manage_user" for action in _USER},
 }
 """The routes that do what a command does."""
@@ -60,7 +62,6 @@ NOT_FOR_HTTP = {
     "doctor": "looks at every node from outside",
     "apply": "reads a file of this machine, and is made of queues, declare and update",
     "export": "writes a file of this machine, and is made of queues",
-    "message scan": "reads a pinned view from one node; find goes page by page",
     "user hash": "computes on this machine, so that no password travels",
     "user token": "computes on this machine, so that no token travels",
 }
