@@ -27,7 +27,7 @@ CLAIM_DEFAULT: Final = "groups"
 
 @dataclass(frozen=True, slots=True)
 class JwtSettings:
-    """What `[jwt]` says. `user` and `claim` name the claims with the user and with its groups.
+    """The section `[jwt]`. `user` and `claim` name the claims with the user and with its groups.
 
     `groups`: users whose names are those of groups, with what a member of the group may do.
     """

@@ -191,7 +191,7 @@ class Node:
         )
 
     def _tokens(self, settings: JwtSettings | None) -> Tokens | None:
-        """What verifies tokens of an identity provider. Raises ConfigError without its library."""
+        """The verifier of an identity provider's tokens. Raises ConfigError without its library."""
         if settings is None:
             return None
         try:  # An extra, and a tenth of a second of imports, which few nodes need.

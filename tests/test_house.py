@@ -79,7 +79,7 @@ FLOORS: dict[str, Room] = {
     "node": room(),  # the configuration, which all of node's rooms read
     "node.broker": room(
         knows="fifo.words fifo.machine fifo.wire node.journal node.peers node.raft node",
-        uses="msgpack sortedcontainers",
+        uses="msgpack sortedcontainers aiohttp jwt",  # the last two: keys of an identity provider
     ),
     "node.server": room(
         knows="fifo.words fifo.machine fifo.wire node.journal node.peers node.raft node.broker"
@@ -129,7 +129,7 @@ FLOORS: dict[str, Room] = {
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t pika matplotlib"
         " rich typer click crc32c xdist uvloop mypy opentelemetry msgspec PIL fastavro google"
-        " deltalake",
+        " deltalake jwt cryptography",
     ),
 }
 

@@ -31,7 +31,7 @@ _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "EC": ("kty", "crv", "x", "y"),
     "OKP": ("kty", "crv", "x"),
 }
-"""What makes up a public key, by its type; a secret one (`oct`) is none, whatever it says."""
+"""The parts of a public key, by its type; a secret one (`oct`) is none, whatever it says."""
 
 _ALGORITHMS: Final[Mapping[tuple[str, str | None], str]] = {
     ("RSA", None): "RS256",

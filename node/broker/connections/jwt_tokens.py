@@ -34,7 +34,7 @@ _UNTIMED: Final = {"verify_exp": False, "verify_nbf": False, "verify_iat": False
 
 
 class Claims(NamedTuple):
-    """What a token says: its user, all its groups, its end in milliseconds since 1970."""
+    """The contents of a token: its user, all its groups, its end in milliseconds since 1970."""
 
     user: str
     groups: frozenset[str]
@@ -108,7 +108,7 @@ class Tokens:
             self._verified.clear()
 
     def _claims(self, secret: bytes) -> tuple[Claims, Key]:
-        """What a token says, once its signature is that of a key. Raises TokenRefused."""
+        """Read the claims of a token whose signature is that of a key. Raises TokenRefused."""
         if len(secret) > limits.JWT_TOKEN_BYTES_MAX:
             text = f"a token has at most {limits.JWT_TOKEN_BYTES_MAX} bytes, not {len(secret)}"
             raise TokenRefused(text)

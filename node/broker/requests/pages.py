@@ -72,7 +72,7 @@ class Pages:
     def _rows(
         self, connection: Connection, query: QueueQuery, cursor: Cursor
     ) -> Iterator[dict[str, Any]]:
-        """One row more than the page has, so that its end is known."""
+        """Rows of the page, and one more, so that its end is known."""
         machine, now_ms, most = self._machine, self._clock.now_ms(), query.limit + 1
         name, after = query.queue or "", cursor[0]
         match query.query:

@@ -43,7 +43,7 @@ NONE = Path("/nowhere")
 
 
 async def turns_until(look: Callable[[], bool]) -> None:
-    """Let the loop turn until something is true, or fail after more turns than a fetch takes."""
+    """Turn the loop until something is true, or fail after more turns than a fetch takes."""
     for _ in range(100):
         if look():
             return

@@ -1,4 +1,4 @@
-"""Who asks over HTTP: certificates, tokens of an identity provider, callers behind a balancer, and
+"""Callers over HTTP: certificates, tokens of an identity provider, callers behind a balancer, and
 a password that its own user changes."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def with_certificates(folder: Path, count: int, *users: User, **changes: Any) ->
 
 
 def showing(folder: Path, *, member: bool = True) -> ssl.SSLContext:
-    """What a caller trusts, and the certificate of `CN=member` that it shows."""
+    """The authority that a caller trusts, and the certificate of `CN=member` that it shows."""
     context = ssl.create_default_context(cafile=str(folder / "server" / "cert.pem"))
     if member:
         made = folder / "clients"
@@ -201,9 +201,12 @@ async def test_a_caller_behind_a_balancer_has_the_address_that_it_names(tmp_path
         seen: list[str] = []
         [node] = cluster.nodes.values()
         check = node.authentication.check
-        node.authentication.check = (  # type: ignore[method-assign]  # the test listens
-            lambda host, *rest: (seen.append(host), check(host, *rest))[1]
-        )
+
+        def listened(host: str, *rest: Any) -> None:
+            seen.append(host)
+            check(host, *rest)
+
+        node.authentication.check = listened  # type: ignore[method-assign]  # the test listens
         token = "Authorization: Bearer root-token"
         for header in (behind("192.0.2.7"), b"PROXY TCP4 192.0.2.8 10.0.0.9 5 7103\r\n"):
             assert b" 200 OK" in await spoken(cluster, header, "/metrics", token)
