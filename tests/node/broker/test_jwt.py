@@ -247,15 +247,20 @@ async def test_a_token_of_fifo_may_come_by_either_name() -> None:
 # --- for how long ---------------------------------------------------------------------------------
 
 
-async def test_a_token_is_believed_until_its_end_and_its_signature_is_checked_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_signature_of_a_token_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(KEY)
-    token = KEY.token(exp=int(bench.wall_s) + 10)
+    token = KEY.token()
     rights = await bench.verdict(token)
     assert isinstance(rights, Rights)
     monkeypatch.setattr(jwt, "decode", lambda *_, **__: pytest.fail("it was checked before"))
     assert await bench.verdict(token) is rights
+
+
+async def test_a_token_is_believed_until_its_end_and_so_are_its_connections() -> None:
+    bench = Bench(KEY)
+    token = KEY.token(exp=int(bench.wall_s) + 10)
+    rights = await bench.verdict(token)
+    assert isinstance(rights, Rights)
     bench.door.tokens_ended()  # the keys have come since it was asked before
     assert not bench.door.tokens_ended()
     bench.wall_s += 69

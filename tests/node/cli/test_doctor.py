@@ -158,6 +158,10 @@ def test_a_healthy_cluster_has_no_finding() -> None:
             "users", "advice", "user ann", "has tokens that have ended: ci",
         ),
         (
+            with_node(jwt_problem="https://i/keys: answers 503, not the keys"),
+            "jwt", "error", "n2", "could not read the keys of the identity provider",
+        ),
+        (
             seen(has_secret=True, tls=False),
             "users", "warning", "cluster", "travel unencrypted",
         ),

@@ -191,7 +191,9 @@ async def spoken(
 
 
 @pytest.mark.cluster
-async def test_a_caller_behind_a_balancer_has_the_address_that_it_names(tmp_path: Path) -> None:
+async def test_a_caller_behind_a_balancer_has_the_address_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = replace(
         loopback_config(tmp_path, 1),
         users=(ROOT, User("local", loopback=True, monitor=True)),
@@ -206,7 +208,7 @@ async def test_a_caller_behind_a_balancer_has_the_address_that_it_names(tmp_path
             seen.append(host)
             check(host, *rest)
 
-        node.authentication.check = listened  # type: ignore[method-assign]  # the test listens
+        monkeypatch.setattr(node.authentication, "check", listened)
         token = "Authorization: Bearer root-token"
         for header in (behind("192.0.2.7"), b"PROXY TCP4 192.0.2.8 10.0.0.9 5 7103\r\n"):
             assert b" 200 OK" in await spoken(cluster, header, "/metrics", token)
