@@ -62,6 +62,9 @@ NOT_FOR_HTTP = {
     "doctor": "looks at every node from outside",
     "apply": "reads a file of this machine, and is made of queues, declare and update",
     "export": "writes a file of this machine, and is made of queues",
+    "restore": "makes the data folders of nodes on this machine",
+    "verify": "looks at every node from outside",
+    "backup": "writes and reads a file of this machine",
     "user hash": "computes on this machine, so that no password travels",
     "user token": "computes on this machine, so that no token travels",
 }
