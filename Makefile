@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak locks neighbours celery-suites deploy-check spark disks demo bench pictures walk lock release clean
+.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak upgrade locks neighbours celery-suites deploy-check spark disks demo bench pictures walk lock release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ score: setup ## every mutation of good histories, judged by both checkers; write
 
 soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make soak HOURS=8
 	@$(PY) -m tests.jepsen --hours $(HOURS)
+
+upgrade: setup ## two real releases in one cluster: nodes there, back and there again under load, with kills: five minutes
+	@$(PY) -m tests.upgrade
 
 locks: setup ## renewed locks on real nodes: the leader paused, killed, cut off, RUNS (30) times each; 15 minutes
 	@$(PY) -m tests.jepsen.held_locks --runs $(RUNS)

@@ -184,7 +184,8 @@ class Cluster:
             self.views.pop(name, None)
             changes = {"FIFO_MUTANT": self.mutant} if self.mutant else {}
             changes |= self._modules(name)
-            node = sys.executable, "-P", "-m", "tests.jepsen.node", str(self.folder), name, *flags
+            program = "tests.upgrade.old_node" if name in self.older else "tests.jepsen.node"
+            node = sys.executable, "-P", "-m", program, str(self.folder), name, *flags
             command = *self.network.inside(name), *node
             self.children[name] = self.household.start(name, *command, env=changes)
 

@@ -20,6 +20,7 @@ from tests.node.broker import mutants as broker
 from tests.node.broker import mutants_of_users as users
 from tests.node.raft import mutants as raft
 from tests.sim import mutants as cluster
+from tests.upgrade import mutants as upgrade
 
 MUTANTS: tuple[Mutant, ...] = (
     *machine.MUTANTS,
@@ -36,4 +37,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *checkers.MUTANTS,
     *promises.MUTANTS,
     *processes.MUTANTS,
+    *upgrade.MUTANTS,
 )

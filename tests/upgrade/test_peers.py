@@ -165,6 +165,14 @@ async def test_a_refused_member_of_0_1_0_is_left_a_line_about_versions(
         assert a.present == {"b"}
 
 
+async def test_a_stranger_that_says_an_old_hello_is_refused() -> None:
+    async with pair() as (a, _):
+        a.transport.use_protocol(PROTOCOL_NEWEST)
+        _, stranger = await hello_of_0_1_0(a)
+        assert (await stranger.message())["type"] == "hello"
+        assert await stranger.closed() == b""
+
+
 async def test_a_stranger_gets_no_version() -> None:
     async with pair() as (a, _):
         a.transport.use_protocol(PROTOCOL_NEWEST)

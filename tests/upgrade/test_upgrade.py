@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from fifo.machine import Machine
+from fifo.machine import Machine, commands
+from fifo.machine.commands import to_list
 from fifo.words import versions
 from fifo.words.versions import CAN, NEWEST
+from node.broker import entry
+from node.broker.batcher import Batcher
 from node.broker.upgrade import NOTES, SILENT, Upgrade, noted, remembered
 from node.journal import notebook
 from node.journal.io.storage import OsStorage
@@ -164,6 +167,31 @@ def test_a_damaged_notebook_is_an_empty_one(tmp_path: Path, content: bytes) -> N
     notebook.write(storage, {"a": 1})
     assert notebook.read(storage) == {"a": 1}
     storage.unlock()
+
+
+def test_a_notebook_with_another_checksum_is_an_empty_one() -> None:
+    storage = SimStorage()
+    storage.lock()
+    file = storage.create(notebook.NOTEBOOK_NAME)
+    file.write(0, (b'00000000\n{"a": 1}',))
+    file.close()
+    assert notebook.read(storage) == {}
+
+
+def test_a_range_of_one_number_is_none() -> None:
+    assert remembered({NOTES: {"n2": ["0.2.0", {"peer": [4]}]}}, ["n2"]) == {}
+
+
+def test_the_entry_that_raises_the_version_needs_it() -> None:
+    """So that a program that does not know the version stops with a line, and not in apply."""
+    batcher: Batcher[None] = Batcher(lambda: 0.0)
+    plain = to_list(commands.SetVersion(NEWEST))
+    for version in (0, NEWEST, 0):
+        batcher.add(lambda _: plain, None, weight=0, version=version)
+    batch = batcher.take()
+    assert batch is not None
+    payload = b"".join(map(bytes, batch.parts(version=1, stamp_ms=1, wall_ms=1)))
+    assert entry.unpack(memoryview(payload)).machine_version == NEWEST
 
 
 ILL: list[Any] = [
