@@ -17,9 +17,9 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 from pyspark.sql import types as sql
 
 import fifo
-from fifo.spark import SourceError, options
+from fifo.spark import SourceError, columns, options
 from fifo.spark.bodies import ddl, json_format
-from fifo.spark.bodies.typed import Body, decoded, encoded, written_schema
+from fifo.spark.bodies.typed import Body, decoded, encoded, read_schema, written_schema
 from fifo.spark.bodies.values import Misfit
 from fifo.spark.options import BATCH_READ, BATCH_WRITE
 
@@ -295,6 +295,18 @@ def test_protobuf_bodies_are_read_and_written_with_every_type(tmp_path: Path) ->
 def test_wrong_options_of_bodies_say_what_is_wrong(more: dict[str, str], words: str) -> None:
     with pytest.raises(fifo.InvalidArgument, match=words):
         options.parse({**GIVEN, **more}, BATCH_READ)
+
+
+def test_a_typed_read_of_few_columns_keeps_the_body() -> None:
+    found = body(format="json", bodySchema="id long", mode="permissive")
+    plain_columns = columns.read_schema(binary_keys=False, names=("id", "body"))
+    schema = read_schema(plain_columns, found)
+    assert schema.simpleString() == (
+        "struct<id:string,body:struct<id:bigint>,body_error:string,raw_body:binary>"
+    )
+    without = columns.read_schema(binary_keys=False, names=("id",))
+    with pytest.raises(fifo.InvalidArgument, match="no effect without the column body"):
+        read_schema(without, found)
 
 
 def test_a_message_that_spark_cannot_have_is_refused(tmp_path: Path) -> None:
