@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fifo.machine import commands
 from fifo.machine.contract import QueueFigures
 from tests.machine.test_fuzz import Fuzz
+from tests.support.machine import Bench
 
 pytestmark = pytest.mark.slow
 
@@ -39,3 +41,12 @@ def test_equal_pulses_are_of_equal_figures(seed: int) -> None:
     assert log.equal > 100
     assert log.other > 100
     assert log.bench.machine.queue_pulse(10**6) is None
+
+
+def test_a_pause_changes_the_pulse() -> None:
+    bench = Bench()
+    bench.declare("q")
+    before = bench.machine.queue_pulse(1)
+    assert bench.machine.queue_pulse(1) == before
+    bench.do(commands.PauseQueue("q"))
+    assert bench.machine.queue_pulse(1) != before

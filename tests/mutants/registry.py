@@ -18,6 +18,8 @@ from tests.node import room_mutants as room
 from tests.node.backup import mutants as backup
 from tests.node.broker import mutants as broker
 from tests.node.broker import mutants_of_users as users
+from tests.node.cli import mutants as cli
+from tests.node.http import console_mutants as console
 from tests.node.raft import mutants as raft
 from tests.sim import mutants as cluster
 from tests.upgrade import mutants as upgrade
@@ -33,6 +35,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *broker.MUTANTS,
     *users.MUTANTS,
     *backup.MUTANTS,
+    *console.MUTANTS,
+    *cli.MUTANTS,
     *client.MUTANTS,
     *checkers.MUTANTS,
     *promises.MUTANTS,

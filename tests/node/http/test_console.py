@@ -125,6 +125,7 @@ def test_samples_are_bounded_in_time_and_queues_and_forget_deleted_ones() -> Non
     assert shown["columns"]["ready"] == list(range(10, limits.SAMPLES_MAX + 10))
     assert shown["times_ms"] == [5_000 * at for at in range(10, limits.SAMPLES_MAX + 10)]
     assert shown["first"] == shown["next"] - limits.SAMPLES_MAX
+    assert {len(column) for column in samples._of(1).columns} == {limits.SAMPLES_MAX}
     assert samples.shown(2, 0)["times_ms"] == []
 
 

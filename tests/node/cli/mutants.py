@@ -1,0 +1,110 @@
+"""Plausible bugs of `fifo apply` and `fifo doctor`: a test must notice each.
+
+Owns the bugs, and the tests that hunt them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from node.cli import apply, definitions, diagnosis
+from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.switch import Switch, edited, replaced
+from tests.node.cli import test_apply as applying
+from tests.node.cli import test_doctor as doctor
+
+
+def _plain(work: Callable[[], object]) -> Hunt:
+    return scenario(work, named(work))
+
+
+def _each_case(work: Any) -> Hunt:
+    """All parameters of a test."""
+    (mark,) = (one for one in work.pytestmark if one.name == "parametrize")
+
+    def run() -> None:
+        for case in mark.args[1]:
+            work(*case)
+
+    return scenario(run, named(work))
+
+
+_plan = _plain(applying.test_the_plan_declares_updates_and_leaves_alone_what_is_as_wanted)
+_order = _plain(applying.test_a_dead_letter_queue_comes_first_and_goes_last)
+_fixed = _plain(applying.test_what_cannot_change_stops_the_plan_before_any_change)
+_finding = _each_case(doctor.test_a_finding_is_made_of_what_provokes_it)
+_healthy = _plain(doctor.test_a_healthy_cluster_has_no_finding)
+
+BUGS: dict[str, tuple[Switch, Hunt]] = {
+    "apply deletes what the file lacks though it was not asked to": (
+        edited(applying, "plan", "if prune:", "if True:"),
+        _plan,
+    ),
+    "apply updates a queue that is as the file says": (
+        edited(applying, "plan", "        if changes:", "        if True:"),
+        _plan,
+    ),
+    "apply keeps an option that the file has left out": (
+        edited(applying, "plan", "in pairs.items() if", "in pairs.items() if pair[1] and"),
+        _plan,
+    ),
+    "apply begins though an option cannot change": (
+        edited(applying, "plan", "if fixed:", "if False:"),
+        _fixed,
+    ),
+    "apply deletes a dead-letter queue that a wanted queue names": (
+        edited(apply, "_deletions", " | {one.dead_letter for one in wanted}", ""),
+        _order,
+    ),
+    "apply deletes a dead-letter queue before those that use it": (
+        edited(
+            apply,
+            "_deletions",
+            "reversed(definitions.in_order(gone))",
+            "definitions.in_order(gone)",
+        ),
+        _order,
+    ),
+    "apply makes a queue before its dead-letter queue": (
+        edited(definitions, "in_order", "in reversed(chain)", "in chain"),
+        _order,
+    ),
+    "the doctor overlooks a node that lags": (
+        replaced(diagnosis, "LAG_ENTRIES", 1 << 60),
+        _finding,
+    ),
+    "the doctor overlooks clocks that are apart": (
+        replaced(diagnosis, "CLOCKS_APART_S", 1e9),
+        _finding,
+    ),
+    "the doctor overlooks a slow disk": (replaced(diagnosis, "SLOW_SYNC_MS", 1e9), _finding),
+    "the doctor overlooks a disk that is soon full": (
+        replaced(diagnosis, "ROOM_FACTOR", 0),
+        _finding,
+    ),
+    "the doctor overlooks connections that are nearly all taken": (
+        replaced(diagnosis, "CONNECTIONS_FULL_SHARE", 2.0),
+        _finding,
+    ),
+    "the doctor blames another node": (
+        edited(diagnosis, "_name", "seen.addresses[place]", "seen.addresses[-1]"),
+        _finding,
+    ),
+    "the doctor looks at a part of the checks": (
+        replaced(diagnosis, "_CHECKS", diagnosis._CHECKS[:-1]),
+        _finding,
+    ),
+    "the doctor overlooks a certificate that has ended": (
+        edited(diagnosis, "of_times", "if found.ends <= now_s:", "if False:"),
+        _finding,
+    ),
+    "the doctor finds a healthy cluster's clocks wrong": (
+        replaced(diagnosis, "CLOCKS_APART_S", -1.0),
+        _healthy,
+    ),
+}
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant("cli", breaks, breaks, switch, (hunt,)) for breaks, (switch, hunt) in BUGS.items()
+)
