@@ -76,6 +76,8 @@ class Sending:
     def _publishes(self, bodies: Sequence[bytes]) -> None:
         """Compare what was sent and not answered with the window, which one message may exceed."""
         actor = self._actor
+        if actor.blocks:  # its threads hear of an answer after the room was given on
+            return
         self._bodies.update(bodies)
         waiting = [one.body for one in actor.publishings if not one.ended]
         sent = sum(len(body) for body in waiting if body in self._bodies)
