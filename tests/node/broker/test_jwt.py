@@ -13,6 +13,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -398,6 +399,7 @@ async def test_a_token_that_names_no_key_is_of_the_only_one() -> None:
         (jwks(KEY.jwk(alg="ES512")), "no usable key"),
         (jwks(*[KEY.jwk()] * 101), "has 101 keys, at most 100"),
     ],
+    ids=count(),  # A key is a new one in each process.
 )
 def test_a_document_without_a_usable_key_is_refused(document: bytes, words: str) -> None:
     with pytest.raises(KeysUnusable, match=words):
