@@ -60,6 +60,8 @@ class Caller:
         self.watch: asyncio.TimerHandle | None = None
         self._held: dict[tuple[int, int], Message] = {}
         self._held_bytes = 0
+        self._renewed: dict[tuple[int, int], asyncio.TimerHandle] = {}
+        """The ends of renewals that were asked for."""
 
     @property
     def client(self) -> Client:
@@ -84,10 +86,19 @@ class Caller:
             )
             raise Problem(Code.OVERLOADED, text)
 
-    def hold(self, message: Message) -> None:
-        """Remember a message that is handed out."""
-        self._held[message.consumer, message.token] = message
+    def hold(self, message: Message, renewals: int = 0) -> None:
+        """Remember a message that is handed out; its client renews it for so many locks' time."""
+        key = message.consumer, message.token
+        self._held[key] = message
         self._held_bytes += len(message.body)
+        if renewals:
+
+            def over() -> None:
+                self._renewed.pop(key, None)
+                message.ledger.do_not_renew(message.token, message.token)
+
+            loop = asyncio.get_running_loop()
+            self._renewed[key] = loop.call_later(renewals * message.remaining, over)
 
     def held(self, lock: Lock) -> Message | None:
         """The message of a lock that was handed out here. Raises Problem where the handle is
@@ -105,6 +116,9 @@ class Caller:
         message = self._held.pop(key, None)
         if message is not None:
             self._held_bytes -= len(message.body)
+        ends = self._renewed.pop(key, None)
+        if ends is not None:
+            ends.cancel()
 
     def give_back(self, messages: Iterable[Message]) -> None:
         """Release messages whose caller has gone before it got them."""

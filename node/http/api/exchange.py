@@ -117,6 +117,7 @@ async def _check_window(client: Client, queue: str) -> None:
 async def _get(caller: Caller, given: Given) -> Taken:
     """Take messages in steps, for each may be as long as a body can be."""
     queue, wanted, wait = given["queue"], given.get("count", 1), given.get("wait_ms", 0) / 1000
+    lock, renewals = _seconds(given, "lock_ms"), given.get("renewals", 0)
     found: list[Message] = []
     while True:
         room = limits.API_GET_BYTES_MAX - sum(len(message.body) for message in found)
@@ -124,9 +125,9 @@ async def _get(caller: Caller, given: Given) -> Taken:
         if not most:
             break
         caller.check_room()
-        part = await caller.client.get(queue, most, wait=wait, lock=_seconds(given, "lock_ms"))
+        part = await caller.client.get(queue, most, wait, lock, auto_renew=renewals > 0)
         for message in part:
-            caller.hold(message)
+            caller.hold(message, renewals)
         found += part
         wait = 0
         if len(part) < most:
@@ -244,7 +245,9 @@ EXCHANGES: Final = (
                   limits.API_GET_MESSAGES_MAX),
            number("wait_ms", "Time to wait for the first.", 0, limits.API_GET_WAIT_MS_MAX),
            number("lock_ms", "Length of the lock (default: the queue's).", bounds.LOCK_MS_MIN,
-                  bounds.LOCK_MS_MAX)),
+                  bounds.LOCK_MS_MAX),
+           number("renewals", "Locks' time for which this node renews the lock.", 0,
+                  bounds.RENEWALS_MAX)),
           exchange=_get, waits=True),
     Route("POST", "/locks/{handle}/{verb}", "settle",
           "Settle the message that a lock holds, or renew the lock, on any node.",

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -24,6 +25,9 @@ from tests.support.cluster import eventually, running
 from tests.support.users import EVERYTHING, user
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+
+
+_TWO = b'{"messages": [{"body": "a"}, {"body": "b"}]}'
 
 
 @asynccontextmanager
@@ -187,6 +191,19 @@ async def test_a_session_that_holds_locks_stays_and_an_unused_one_ends(
             await eventually(lambda: not machine.session_numbers())
             (again,) = (await one.ok("POST", "/queues/orders/get?count=2"))["items"]
             assert (again["body"], again["attempt"]) == ("b", 2)
+
+
+async def test_a_node_renews_for_so_many_locks_and_not_for_what_is_settled(tmp_path: Path) -> None:
+    async with alone(tmp_path) as (node, _), callers([node]) as (caller,):
+        await caller.ok("PUT", "/queues/orders", {"lock_ms": 1000})
+        await post(node, "/queues/orders/messages/batch", _TWO, Content_Type="application/json")
+        get = "/queues/orders/get?count=2&renewals=2"
+        first, second = (await caller.ok("POST", get))["items"]
+        taken_at = time.monotonic()
+        await caller.ok("POST", f"/locks/{first['handle']}/ack")
+        (again,) = (await caller.ok("POST", "/queues/orders/get?wait_ms=15000"))["items"]
+        assert (again["id"], again["attempt"]) == (second["id"], 2)
+        assert time.monotonic() - taken_at >= 2, "it had two locks' time beside its own"
 
 
 async def _ended(renewed: dict[str, Any]) -> None:
