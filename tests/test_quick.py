@@ -77,4 +77,4 @@ def test_a_room_stands_for_its_folders() -> None:
 def test_an_unknown_room_lists_the_rooms() -> None:
     done = dry_run("test", "ROOM=cellar")
     assert done.returncode == 2
-    assert 'there is no room "cellar"; the rooms are bench broker celery' in done.stderr
+    assert 'there is no room "cellar"; the rooms are backup bench broker celery' in done.stderr

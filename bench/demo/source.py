@@ -7,9 +7,13 @@ Must not know who consumes.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -23,6 +27,7 @@ from pyspark.sql.types import StructType
 from bench.demo.flights import flights, row_of
 from bench.demo.ranges import in_chunks, ranges
 from bench.demo.records import CONFIRMED, Chunk, Recorder, now_ms
+from fifo.blocking import BlockingSent
 from fifo.spark import FifoDataSource
 from fifo.spark.options import Settings
 from fifo.spark.writing import FifoWriter, Published, Sending
@@ -97,6 +102,39 @@ class RecordingWriter(FifoWriter):
         (self._folder.parent / PUBLISHED).write_text(str(sent))
 
 
+class Answers:
+    """A thread that notes when calls are answered: Spark's task looks at them when it has its next
+    rows, which may be seconds later."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[BlockingSent | None] = SimpleQueue()
+        self._times_ms: SimpleQueue[int] = SimpleQueue()
+        self._thread = threading.Thread(target=self._watch, name="answers", daemon=True)
+
+    def __enter__(self) -> Answers:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.put(None)
+        self._thread.join()
+
+    def watch(self, call: BlockingSent) -> None:
+        """Note the time of the answer, after those of earlier calls."""
+        self._calls.put(call)
+
+    def next_ms(self) -> int:
+        """The time of the next answer, in milliseconds since 1970; there has to be one."""
+        return self._times_ms.get()
+
+    def _watch(self) -> None:
+        while (call := self._calls.get()) is not None:
+            # Whatever ended it, the task that asks for it hears of it.
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                call.result()
+            self._times_ms.put(now_ms())
+
+
 class RecordingSending(Sending):
     """A task's publishing, with a line for each chunk when it is confirmed."""
 
@@ -107,14 +145,22 @@ class RecordingSending(Sending):
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Published:
         """The record is open as long as the task runs."""
-        with Recorder(self._folder, CONFIRMED, str(self.partition)) as self._recorder:
+        with (
+            Recorder(self._folder, CONFIRMED, str(self.partition)) as self._recorder,
+            Answers() as self._answers,
+        ):
             return super().run(batches)
 
     def sent(self, bodies: Sequence[bytes]) -> None:
         """When the oldest unconfirmed chunk was handed over is known here."""
         self._sent_ms.append(now_ms())
 
+    def under_way(self, sending: BlockingSent) -> None:
+        """When it was answered is noted beside."""
+        self._answers.watch(sending)
+
     def confirmed(self, bodies: Sequence[bytes]) -> None:
         """Rows follow each other, so the first and the last name them all."""
         first, last = row_of(bodies[0]), row_of(bodies[-1])
-        self._recorder.write(Chunk(first, last, self._sent_ms.popleft(), now_ms()))
+        answered_ms = self._answers.next_ms()
+        self._recorder.write(Chunk(first, last, self._sent_ms.popleft(), answered_ms))

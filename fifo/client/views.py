@@ -527,6 +527,8 @@ class NodeStatus(View):
     """Bytes of entries under way: submitted to this node and not committed."""
     yields_ms: int = _sent("yields_ms", 0)
     """Milliseconds for which it lets the others stand first, after it handed over."""
+    jwt_problem: str | None = _sent("jwt_problem")
+    """Why it has no keys, or old ones, of the provider of its tokens; None where it has."""
     roles: tuple[Mapping[str, Any], ...] = _sent("roles", (), tuple)
     """The last changes of its role, the oldest first: `at_ms` (since 1970), `role`, `term` and
     `cause`."""

@@ -62,6 +62,9 @@ class Sending:
     def sent(self, bodies: Sequence[bytes]) -> None:
         """These rows, in order, are handed to the client."""
 
+    def under_way(self, sending: BlockingSent) -> None:
+        """The call for the rows that were handed over last."""
+
     def run(self, batches: Iterator[pa.RecordBatch]) -> Published:
         """Publish all; returns when all is confirmed. Raises SourceError with the row."""
         with (
@@ -119,6 +122,7 @@ class Sending:
                 self._confirm()
             self.sent(bodies)
             sending = producer.send_many(self.settings.queue, bodies, numbers=numbers, **given)
+        self.under_way(sending)
         self._under_way.append((first, bodies, sending))
 
     def _is_done(self) -> bool:

@@ -87,6 +87,11 @@ class Upgrade:
         missing = [name for name in self._others if name not in self._peers.heard]
         return Finding(target, tuple(self._missing(name) for name in missing))
 
+    @property
+    def knows_older(self) -> bool:
+        """Whether a member ran an older release when it was heard last: its cluster may go back."""
+        return any(name in self._peers.known for name in self._behind())
+
     def _behind(self) -> list[str]:
         newest = versions.VERSIONS[-1]
         return [name for name in self._others if not versions.can(self.of(name).ranges, newest)]

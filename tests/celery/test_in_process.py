@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
-from celery.signals import before_task_publish
+from celery.signals import before_task_publish, setup_logging
 from kombu import Connection
 
 import fifo
@@ -33,10 +33,18 @@ TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 @contextmanager
 def working(app: Celery) -> Iterator[None]:
     """A worker of the app, in a thread, as Celery's own test kit starts one."""
-    app.conf.update(worker_hijack_root_logger=False, worker_redirect_stdouts=False)
-    with start_worker(app, perform_ping_check=False, shutdown_timeout=SECONDS):
-        yield
+    app.conf.update(worker_redirect_stdouts=False)
+    setup_logging.connect(_leave_logging_alone)
+    try:
+        with start_worker(app, perform_ping_check=False, shutdown_timeout=SECONDS):
+            yield
+    finally:
+        setup_logging.disconnect(_leave_logging_alone)
     app.close()
+
+
+def _leave_logging_alone(**_: object) -> None:
+    """Stand in for Celery's own set-up, which would silence the warnings of all later tests."""
 
 
 def test_a_worker_runs_on_a_cluster_in_the_process_and_keeps_the_trace() -> None:

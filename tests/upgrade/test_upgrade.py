@@ -70,6 +70,14 @@ def test_an_old_member_is_named(scene: Scene) -> None:
     )
 
 
+def test_an_older_member_is_known_only_once_it_was_heard(scene: Scene) -> None:
+    assert not scene.upgrade.knows_older
+    scene.heard("n2", NEW)
+    assert not scene.upgrade.knows_older
+    scene.heard("n3", SILENT, up=False)
+    assert scene.upgrade.knows_older
+
+
 def test_a_member_that_is_down_is_named_with_what_it_ran_last(scene: Scene) -> None:
     scene.heard("n2", NEW)
     scene.heard("n3", NEW, up=False)

@@ -32,7 +32,8 @@ class Upgrading:
         alone: bool,
     ) -> None:
         """`alone`: raise the version without being asked, for the operator wants that, or there is
-        no older release to go back to."""
+        no older release to go back to: the log began with this leader. Where it hears a member of
+        one after all, it leaves that to the operator."""
         self._upgrade = upgrade
         self._proposer = proposer
         self._proposals = proposals
@@ -61,7 +62,9 @@ class Upgrading:
 
     def look(self) -> None:
         """Raise the version once it can be, where that needs no operator."""
-        if self._upgrade.used >= versions.NEWEST:
+        if self._upgrade.used >= versions.NEWEST or (
+            self._upgrade.knows_older and not self._upgrade.automatic
+        ):
             self.alone = False
             return
         if self._in_flight:

@@ -320,6 +320,7 @@ def is_journal_file(name: str) -> bool:
     """Whether a file of this name in a data folder is the journal's, in use or set aside."""
     return (
         name in (MARK_NAME, MARKER_NAME, RESERVE_NAME)
+        or name in notebook.NAMES
         or is_set_aside(name)
         or _is_ours(name.removesuffix(TEMPORARY_SUFFIX))
     )

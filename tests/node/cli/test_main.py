@@ -104,7 +104,7 @@ def test_the_command_line_has_exactly_these_commands() -> None:
         " apply export doctor audit move bench forget-producer transfer-leadership users sessions"
         " worker restore verify"
     )
-    user = "hash token add set remove add-token revoke-token list import"
+    user = "hash token password add set remove add-token revoke-token list import"
     wanted = [f"cluster {verb}" for verb in cluster.split()]
     wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]

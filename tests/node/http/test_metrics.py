@@ -217,7 +217,9 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
                 assert 0 <= page[f'fifo_raft_peer_lag_entries{{peer="{name}"}}'] < 10
                 assert 0 < page[f'fifo_raft_peer_disk_free_bytes{{peer="{name}"}}'] < 1e18
                 assert 0 <= page[f'fifo_raft_peer_sync_seconds{{peer="{name}"}}'] < 10
-            assert 0 <= page['fifo_loop_longest_seconds{kind="turn"}'] < 10
+            stretches = [name for name in page.values if name.startswith("fifo_loop_longest_sec")]
+            assert stretches, "one kind at least was noted"
+            assert all(0 <= page[name] < 10 for name in stretches)
             assert page["fifo_journal_bytes"] > 1000
             status = leader.broker.status()
             assert page["fifo_raft_term"] == status["term"]
