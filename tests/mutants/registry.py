@@ -17,6 +17,7 @@ from tests.node import mutants as node
 from tests.node import room_mutants as room
 from tests.node.backup import mutants as backup
 from tests.node.broker import mutants as broker
+from tests.node.broker import mutants_of_tokens as tokens
 from tests.node.broker import mutants_of_users as users
 from tests.node.cli import mutants as cli
 from tests.node.http import console_mutants as console
@@ -34,6 +35,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *room.MUTANTS,
     *broker.MUTANTS,
     *users.MUTANTS,
+    *tokens.MUTANTS,
     *backup.MUTANTS,
     *console.MUTANTS,
     *cli.MUTANTS,

@@ -265,7 +265,7 @@ async def test_a_token_is_believed_until_its_end_and_so_are_its_connections() ->
     bench.door.tokens_ended()  # the keys have come since it was asked before
     assert not bench.door.tokens_ended()
     bench.wall_s += 69
-    assert bench.door.renewed(rights) is rights
+    assert not bench.door.tokens_ended()
     bench.wall_s += 2
     assert bench.door.tokens_ended()
     assert "has ended" in await bench.refusal(token)
@@ -284,6 +284,8 @@ async def test_the_end_of_the_next_token_is_known_after_the_first_has_ended() ->
     for rights in (first, second):  # as a broker does for each connection
         assert isinstance(rights, Rights)
         bench.door.renewed(rights)
+    assert isinstance(second, Rights)
+    assert bench.door.renewed(second) is second
     assert not bench.door.tokens_ended()
     bench.wall_s += 10
     assert bench.door.tokens_ended()
@@ -335,8 +337,8 @@ async def test_a_new_key_is_fetched_when_a_token_names_it_once_a_minute_at_most(
 
 async def test_a_key_that_is_withdrawn_ends_what_its_tokens_have_opened() -> None:
     stolen, new = SigningKey("stolen"), SigningKey("new")
-    bench = Bench(stolen)
-    rights = await bench.verdict(stolen.token())
+    bench, token = Bench(stolen), stolen.token()
+    rights = await bench.verdict(token)
     assert isinstance(rights, Rights)
     assert bench.door.tokens_ended()
     assert not bench.door.tokens_ended()
@@ -347,7 +349,7 @@ async def test_a_key_that_is_withdrawn_ends_what_its_tokens_have_opened() -> Non
     withdrawn = bench.door.renewed(rights)
     assert isinstance(withdrawn, Denied)
     assert "was withdrawn" in withdrawn.text
-    assert "is no ES256 key" in await bench.refusal(stolen.token())
+    assert "is no ES256 key" in await bench.refusal(token)
 
 
 async def test_keys_stay_while_their_address_is_down_and_a_new_one_is_asked_for_again() -> None:
