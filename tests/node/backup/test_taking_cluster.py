@@ -140,7 +140,7 @@ async def test_a_source_that_breaks_off_is_asked_again(
         done = await asyncio.to_thread(cli, "backup", "--to", str(path), "--url", cluster.url)
         assert done.code == 0, done
         found = Backup.open(path)
-        assert count > 10
+        assert count // 3 >= 2, "two answers at least were lost"
         assert found.state_digest == replayed(leader, found.index).digest()
 
 
