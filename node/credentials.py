@@ -136,7 +136,7 @@ def parse_token_hash(text: str) -> TokenHash:
 def _checked(secret: str) -> bytes:
     data = secret.encode()
     if not 1 <= len(data) <= SECRET_BYTES_MAX:
-        raise ValueError(f"must be 1 to {SECRET_BYTES_MAX} bytes long")
+        raise ValueError(f"must be 1 to {SECRET_BYTES_MAX} bytes long, not {len(data)}")
     return data
 
 
