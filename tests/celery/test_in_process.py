@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.02
 LATE_SECONDS = 120.0
 """A task runs on a thread: `advance` may have passed all of its time by then."""
 EARLY_SECONDS = 10.0
-"""What Celery takes from its reckoning of an ETA to its publish, which does not pass in the cluster."""
+"""From Celery's reckoning of an ETA to its publish, which does not pass in the cluster."""
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
