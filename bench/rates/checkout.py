@@ -205,6 +205,8 @@ def figures_of(
     consumed = shown.get("consume")
     published = next((one for role, one in shown.items() if role != "consume"), None)
     figures = {}
+    if published is None and consumed is not None:  # What waited may be through before the end.
+        seconds = consumed["span_s"] or seconds
     if published is not None:
         figures[PUBLISHED] = published["messages"] / seconds
         figures[CONFIRM_P50], figures[CONFIRM_P99] = published["p50_ms"], published["p99_ms"]

@@ -43,6 +43,7 @@ class Figures:
         self.begin_ns = self.end_ns = 0
         self.messages = 0
         self.pause_s = 0.0
+        self._last_ns = 0
         self._cpu_s = 0.0
         self._times_us: Counter[int] = Counter()
 
@@ -51,7 +52,12 @@ class Figures:
         now_ns = time.monotonic_ns()
         if self.begin_ns <= now_ns < self.end_ns:
             self.messages += messages
+            self._last_ns = now_ns
             self._times_us[_rounded((now_ns - sent_ns) // 1_000)] += messages
+
+    def pause(self, since_ns: int) -> None:
+        """Keep the time since an instant, if it is the longest."""
+        self.pause_s = max(self.pause_s, (time.monotonic_ns() - since_ns) / 1e9)
 
     async def watch(self) -> None:
         """Wait for both instants, and take the CPU time between them."""
@@ -64,6 +70,7 @@ class Figures:
         """The one line of the report."""
         return {
             "messages": self.messages,
+            "span_s": (self._last_ns - self.begin_ns) / 1e9 if self.messages else 0.0,
             "p50_ms": self._percentile_ms(0.5),
             "p99_ms": self._percentile_ms(0.99),
             "pause_s": self.pause_s,
@@ -197,12 +204,13 @@ class Load:
 
     async def _survive(self, client: fifo.Client) -> None:
         """Publish one by one; the longest time without a confirm."""
-        before = time.monotonic()
+        before = time.monotonic_ns()
         while True:
-            await client.publish(self._job["queue"], self._body(0))
-            now = time.monotonic()
-            self._figures.pause_s = max(self._figures.pause_s, now - before)
-            before = now
+            try:
+                await client.publish(self._job["queue"], self._body(0))
+            finally:  # One that the end interrupts has waited too.
+                self._figures.pause(before)
+            before = time.monotonic_ns()
 
 
 async def _all(coroutines: Any) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 BODY_BYTES: Final = 1_024
 QUEUES: Final = 1_000
 CONNECTIONS: Final = 1_000
-FILLED: Final = 500_000
-"""Messages that wait before a consumer begins alone: more than it takes in the measured time."""
+FILLED: Final = 1_000_000
+"""Messages that wait before a consumer begins alone: its rate is over the time that they last."""
 
 PUBLISHED = "published per second"
 ACKED = "acked per second"

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from bench.loopback import ClusterFailed
 from bench.processes import environment
+from bench.rates import driver
 from bench.rates.__main__ import Figures, main, table_of
 from bench.rates.checkout import Checkout, figures_of
 from bench.rates.rows import ACKED, CONFIRM_P50, CONFIRM_P99, CPU, END_P99, PAUSE, PUBLISHED, ROWS
 
 _WINDOW = "window 100, prefetch 1000"
-SHOWN = {"messages": 1_000.0, "p50_ms": 1.5, "p99_ms": 9.0, "pause_s": 0.2, "cpu_s": 0.004}
+SHOWN = {
+    "messages": 1_000.0,
+    "span_s": 1.9,
+    "p50_ms": 1.5,
+    "p99_ms": 9.0,
+    "pause_s": 0.2,
+    "cpu_s": 0.004,
+}
 
 
 def test_figures_are_those_of_the_roles_and_cpu_is_of_all_processes() -> None:
@@ -26,6 +37,24 @@ def test_figures_are_those_of_the_roles_and_cpu_is_of_all_processes() -> None:
     assert (figures[CONFIRM_P50], figures[END_P99], figures[PAUSE]) == (1.5, 9.0, 0.2)
     assert figures[CPU] == pytest.approx(20.0)  # 4, 4 and 12 ms for the thousand that were sent
     assert PUBLISHED not in figures_of({"consume": acked}, 0.0, 2.0)
+
+
+def test_the_rate_of_a_consumer_alone_is_over_the_time_that_its_messages_lasted() -> None:
+    assert figures_of({"consume": SHOWN | {"span_s": 0.5}}, 0.0, 2.0)[ACKED] == 2_000.0
+
+
+async def test_a_confirm_that_never_comes_is_the_pause_up_to_the_end() -> None:
+    class Hangs:
+        async def publish(self, queue: str, body: bytes) -> None:
+            await asyncio.Event().wait()
+
+    job = {"queue": "q", "size": 64, "queues": 0, "role": "survive"}
+    figures = driver.Figures()
+    load = driver.Load(job, [Hangs()], figures)  # type: ignore[list-item]  # all that is called
+    figures.end_ns = time.monotonic_ns() + 20_000_000
+    with contextlib.suppress(TimeoutError):
+        await load.run()
+    assert figures.pause_s >= 0.015
 
 
 def test_the_table_has_medians_their_ratio_and_a_dash_where_a_row_did_not_run() -> None:
