@@ -108,9 +108,11 @@ FLOORS: dict[str, Room] = {
     # The console command belongs to the client, which hands it to the server's package if that is
     # installed: the one import that points from fifo to node, made when the command runs.
     "fifo.__main__": room(knows="node.cli fifo fifo.worker"),
+    "tools": room(),
     "bench": room(
         # node: the machine alone is timed with the collections of garbage that a node has
-        knows="fifo fifo.words fifo.client fifo.machine fifo.spark fifo.wire node node.cli",
+        # tools: the demo unpacks a release that is kept
+        knows="fifo fifo.words fifo.client fifo.machine fifo.spark fifo.wire node node.cli tools",
         uses="pyspark pyarrow py4j matplotlib rich pika nats",
     ),
     "bench.raft": room(knows="bench node.raft", uses="rich uvloop"),
@@ -119,7 +121,6 @@ FLOORS: dict[str, Room] = {
     "bench.raft.stock": room(
         knows="bench bench.raft", uses="pysyncobj"
     ),  # what ours is held against
-    "tools": room(),
     "tests": room(
         knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.worker fifo.spark"
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"

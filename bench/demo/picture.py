@@ -30,6 +30,9 @@ KILLED = "leader killed"
 ELECTED = "new leader"
 BACK = "started again"
 CAUGHT_UP = "caught up"
+UPGRADING = "upgrading"
+UPGRADED = "upgraded"
+FINISHED = "finished"
 """Kinds of events; between the first two there was no leader, and the picture shades it."""
 
 

@@ -21,6 +21,7 @@ from bench.demo.figures import Event, measure
 from bench.demo.ranges import CHUNK_ROWS
 from bench.demo.report import Report
 from bench.demo.spark_job import CONSUMERS, MASTER, PUBLISHERS
+from bench.demo.upgrading import Installed, upgrade
 from bench.hardware import describe
 from bench.java import find_java
 
@@ -36,6 +37,9 @@ DEAD_LETTERS = "flights.dlq"
 PLAIN_CONSUMERS = 2
 
 LOOK_S = 0.1
+UPGRADE_PART = 8
+"""An upgrade begins when a part of one in so many is confirmed: it takes most of the run."""
+
 RESTART_AFTER_S = 4.0
 """Time before the killed node returns: the others work without it, and the picture shows it."""
 
@@ -80,12 +84,13 @@ class Tally:
 
 @dataclass(slots=True)
 class Outage:
-    """Consequences of the leader's kill; None where it was not killed."""
+    """Consequences of the leader's kill, or of an upgrade; None where there was none."""
 
     events: list[Event] = field(default_factory=list)
     killed_ms: int | None = None
     elected_ms: int | None = None
     caught_up_s: float | None = None
+    upgrade_s: float | None = None
 
     def note(self, kind: str, text: str) -> int:
         """Remember that this happened now."""
@@ -112,7 +117,10 @@ class Run:
         folder: Path,
         show: Callable[[Progress], None],
         limit_s: float,
+        older: str | None = None,
     ) -> None:
+        """`older`: the kept release that the nodes begin with. They are upgraded then, and no
+        leader is killed."""
         self._count = count
         self._household = household
         self._folder = folder
@@ -120,10 +128,16 @@ class Run:
         self._limit_s = limit_s
         self._began = time.monotonic()
         self._stage = "starting three nodes"
-        self._cluster = BenchCluster(household, folder / "cluster")
+        self._installed = None if older is None else Installed(folder / "releases", older)
+        if self._installed is None:
+            self._cluster = BenchCluster(household, folder / "cluster")
+        else:
+            program = self._installed.program
+            self._cluster = BenchCluster(household, folder / "cluster", program=program)
         self._tally = Tally(folder / "records")
         self._outage = Outage()
-        self._half_done = asyncio.Event()
+        self._due = asyncio.Event()
+        self._due_part = 2 if older is None else UPGRADE_PART
         self._workers: list[Child] = []
 
     async def conduct(self) -> Report:
@@ -133,7 +147,7 @@ class Run:
         await self._declare()
         self._start_workers()
         self._stage = "starting Spark"
-        outage = asyncio.create_task(self._kill_and_restart())
+        outage = asyncio.create_task(self._go_wrong())
         try:
             await self._follow(outage)
         finally:
@@ -165,9 +179,17 @@ class Run:
     def _start(self, name: str, *command: str) -> None:
         self._workers.append(self._household.start(name, *command))
 
+    async def _go_wrong(self) -> None:
+        """When enough is confirmed, kill the leader, or upgrade all nodes."""
+        await self._due.wait()
+        if self._installed is None:
+            await self._kill_and_restart()
+        else:
+            outage = self._outage
+            outage.upgrade_s = await upgrade(self._cluster, self._installed, outage.note)
+
     async def _kill_and_restart(self) -> None:
-        """Half-way, kill the leader; later start that node again and see it catch up."""
-        await self._half_done.wait()
+        """Kill the leader; later start that node again and see it catch up."""
         outage, cluster = self._outage, self._cluster
         node, term = await cluster.leader()
         await cluster.kill(node)
@@ -207,8 +229,8 @@ class Run:
         moved = self._tally.read()
         if moved and self._stage == "starting Spark":
             self._stage = "publishing and consuming"
-        if self._tally.confirmed * 2 >= self._count:
-            self._half_done.set()
+        if self._tally.confirmed * self._due_part >= self._count:
+            self._due.set()
         stage = self._outage.events[-1].text if self._outage.events else self._stage
         self._show(Progress(stage, len(self._tally.finished)))
         return moved
@@ -239,13 +261,17 @@ class Run:
         leaderless_ms = None
         if outage.killed_ms is not None and outage.elected_ms is not None:
             leaderless_ms = (outage.killed_ms, outage.elected_ms)
+        window_ms = leaderless_ms
+        if outage.upgrade_s is not None:
+            window_ms = (outage.events[0].at_ms, outage.events[-1].at_ms)
         return Report(
             verdict=check(self._count, sent, tally.chunks, tally.deliveries, tally.dead),
-            figures=measure(tally.chunks, tally.deliveries, leaderless_ms),
+            figures=measure(tally.chunks, tally.deliveries, window_ms),
             events=tuple(outage.events),
             leaderless_s=(leaderless_ms[1] - leaderless_ms[0]) / 1000 if leaderless_ms else None,
             caught_up_s=outage.caught_up_s,
             total_s=time.monotonic() - self._began,
+            upgrade_s=outage.upgrade_s,
             settings=settings(),
         )
 

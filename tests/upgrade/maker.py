@@ -15,14 +15,14 @@ import tempfile
 from pathlib import Path
 
 from tests.upgrade import releases
-from tools import set_up
+from tools import release, set_up
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def make(version: str, folder: Path) -> None:
     """Write the fixtures of a release into `folder`."""
-    commit = releases.kept(version).commit
+    commit = release.find(version).commit
     with tempfile.TemporaryDirectory() as made:
         wheels = releases.unpacked(version, Path(made, "wheels"))
         archive = subprocess.run(
