@@ -14,11 +14,11 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from node.journal import limits
+from node.journal import limits, wrong_state
 from node.journal.commands import CommandCache
 from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.failstop import FailStop
-from node.journal.io.jobs import Job, read_off_loop, submit
+from node.journal.io.jobs import Job, off_loop, read_off_loop, submit
 from node.journal.io.readers import BodyFetch
 from node.journal.io.storage import OpenFiles
 from node.journal.limits import JournalLimits
@@ -30,6 +30,7 @@ from node.journal.recovery.open import take
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotFile, SnapshotMeta
 from node.journal.snapshots.install import InstallWriter
 from node.journal.snapshots.store import SnapshotWriter
+from node.journal.wrong_state import WrongState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -96,6 +97,9 @@ class Journal:
         with contextlib.suppress(OSError):  # It is tried again, and its room counts as taken.
             self._reserve.make()
         self.log = DurableLog(storage, found, journal_limits, clock, self._cache, self._failstop)
+        self.wrong_state = wrong_state.read(storage)
+        """The note that the state of these snapshots is wrong; None: it is not known to be."""
+        self._replaced = False
 
     @classmethod
     def open(
@@ -136,6 +140,28 @@ class Journal:
         with self._failstop.final():
             recovery_marker.end(self._storage)
         self._recovering = False
+
+    def marking_wrong(self, wrong: WrongState) -> Job[None]:
+        """The job that notes durably that the state is wrong, for any thread."""
+        self._failstop.check()
+        self.wrong_state, self._replaced = wrong, False
+        return Job(lambda: wrong_state.write(self._storage, wrong))
+
+    def state_replaced(self, index: int) -> None:
+        """The state is now that of a sound snapshot of entry `index`: the next `release` lets go
+        of all that are older. 0: it was made anew from the whole log."""
+        self._snapshots.sound_from = index
+        self._replaced = True
+
+    def unmarking(self) -> OffLoop[None]:
+        """Take the note away where nothing of the wrong state is left on the disk."""
+        if self.wrong_state is None or not self._replaced or self._snapshots.catalog.unneeded:
+            return
+        try:
+            yield from off_loop(lambda: wrong_state.remove(self._storage))
+        except OSError as problem:
+            self._failstop.fail(problem)
+        self.wrong_state = None
 
     @property
     def cut_bytes(self) -> int:

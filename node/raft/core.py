@@ -108,6 +108,7 @@ class Core(Rebuilding):
         if index:
             self.last_applied = index
             self.commit_index = max(self.commit_index, index)
+        self.look_at_note(index)
 
     # --- what others may read ---
 
@@ -398,7 +399,7 @@ class Core(Rebuilding):
                     f"raft: snapshot {index} was installed, but {self.last_applied} is applied"
                 )
             self.last_applied = index
-            self.equality.started_anew()
+            self.state_replaced(index)
             self.submissions.jumped(index)
             leader = self.leader
             meta = self.journal.snapshot

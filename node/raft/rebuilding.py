@@ -12,6 +12,8 @@ import logging
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+from node.journal.wrong_state import WrongState
+from node.peers.message import NO_OP
 from node.raft import limits
 from node.raft.commit import CommitPath
 from node.raft.equality import Mark
@@ -33,7 +35,45 @@ class Rebuilding(CommitPath):
 
     def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         self._left_at = self._asked_at = NEVER
+        self._notes = environment.workers.snapshots
         super().__init__(config, environment)
+
+    def look_at_note(self, index: int) -> None:
+        """At the start, from the snapshot of entry `index`: go by what was noted of its state."""
+        wrong = self.journal.wrong_state
+        if wrong is None:
+            return
+        if not index or index > wrong.applied_index:
+            # The whole log is applied again, or the right state had come before the end.
+            self.journal.state_replaced(index)
+            return
+        self.equality.own_differs_index = wrong.differs_index
+        logger.error(
+            "event=state_differs index=%d snapshot=%d advice=it was found before this start, and "
+            "waits for the state of the leader",
+            wrong.differs_index,
+            index,
+        )
+
+    def state_replaced(self, index: int) -> None:
+        """The state is that of a leader's snapshot of entry `index`."""
+        self.equality.started_anew()
+        if self.journal.wrong_state is not None:
+            self.journal.state_replaced(index)
+
+    @abstractmethod
+    def fail(self, error: Exception) -> None:
+        """Remember why this node has to stop."""
+
+    def _note_wrong(self, index: int) -> None:
+        """Have the disk know it too, and with it every start."""
+        job = self.journal.marking_wrong(WrongState(index, self.last_applied))
+
+        def noted(_: BaseException | None) -> None:
+            if job.error is not None:
+                self.fail(job.error)
+
+        self._notes.run(job.run, noted)
 
     def tell_marks(self, leader: PeerNode) -> None:
         """Send the marks that this leader has not been sent, behind an acknowledgement."""
@@ -102,6 +142,8 @@ class Rebuilding(CommitPath):
         if self.equality.own_differs_index:
             return
         self.equality.own_differs_index = index
+        self.replication.keep_states()
+        self._note_wrong(index)
         logger.error(
             "event=state_differs index=%d advice=it is replaced by that of the leader; look at the "
             "memory and the disk of this machine, and at the version",
@@ -122,12 +164,24 @@ class Rebuilding(CommitPath):
         if message["term"] != self.term or self.role != LEADER:
             return False
         self.replication.peers[node].differs = True
+        if self.equality.own_differs_index:
+            return False  # It is for the next leader to send a state.
         newest = self.journal.snapshot
         if newest is None or newest.index <= message["above"]:
             self.snapshots.want(message["above"])
+            self.go_further_than(message["above"])
         else:
             self.replication.begin_replacing(node)
         return True
+
+    def go_further_than(self, above: int) -> None:
+        """In an idle cluster no entry comes: a snapshot goes further than the wrong state only
+        behind one more, which does nothing."""
+        index = self.log.last_index + 1
+        if index > above + 1 or self.transfer is not None:
+            return
+        self.log.add(NO_OP, index, self.term)
+        self.log_bytes += self.log.size_at(index)
 
     def leave_as_differing(self) -> None:
         """Hand over where the state of this leader differs from that of a majority."""

@@ -111,6 +111,7 @@ class Replication:
         self.level_at = 0
         """Index of the log's last entry where no peer can be sent or asked anything before a later
         entry comes; 0 where that is not known."""
+        self._sends_states = True
 
     def _make_reader(self) -> LogReader:
         return LogReader(self._log, self._worker, self._wake, last=lambda: self._log.last_index)
@@ -118,6 +119,7 @@ class Replication:
     def begin(self, last_round: int) -> None:
         """A new leadership: nothing is known of anyone, every peer is probed."""
         self.level_at = 0
+        self._sends_states = True
         self.end()
         for progress in self.peers.values():
             progress.match_index = 0
@@ -182,7 +184,7 @@ class Replication:
         # It may hold more than it can name, so the head of the log is tried first.
         at_the_head = progress.next_index <= sendable
         progress.probe(max(wanted, sendable), max(round_number, self._sent_round) + 1)
-        if wanted < sendable and at_the_head:
+        if wanted < sendable and at_the_head and self._sends_states:
             self._begin_sending(progress)
         return True
 
@@ -245,6 +247,15 @@ class Replication:
         sending, progress.replacing = progress.replacing, None
         if sending is not None:
             sending.end()
+
+    def keep_states(self) -> None:
+        """Send no snapshot any more, until the next leadership: the state of this node is wrong."""
+        self._sends_states = False
+        for progress in self.peers.values():
+            self._end_replacing(progress)
+            if progress.sending is not None:
+                self._end_sending(progress)
+                progress.probe(self._log.last_index + 1, self._sent_round + 1)
 
     def _make_sender(self) -> SnapshotSender:
         return SnapshotSender(self._journal, self._config, self._clock(), self._worker, self._wake)

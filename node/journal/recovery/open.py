@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.journal import notebook
+from node.journal import notebook, wrong_state
 from node.journal.entry_store import EntryStore
 from node.journal.errors import JournalDamaged, JournalWhole
 from node.journal.io.storage import OpenFiles
@@ -87,7 +87,7 @@ def _marker(storage: Storage, recover: str | None) -> Marker | None:
         return recovery_marker.begin(storage, recover)
     if found is not None or recover is None:
         return found
-    others = {RESERVE_NAME, *notebook.NAMES}
+    others = {RESERVE_NAME, *notebook.NAMES, *wrong_state.NAMES}
     names = (name for name in storage.listdir() if name not in others)
     if all(map(recovery_marker.is_set_aside, names)):
         logger.warning("event=journal_lost reason=the folder %s is empty", storage.folder)

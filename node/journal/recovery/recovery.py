@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from node.journal import notebook, records
+from node.journal import notebook, records, wrong_state
 from node.journal.errors import (
     REMEDY,
     JournalDamaged,
@@ -128,7 +128,7 @@ class Recovery:
             if name.endswith(TEMPORARY_SUFFIX) and _is_ours(name.removesuffix(TEMPORARY_SUFFIX)):
                 self._storage.unlink(name)
         names = self._storage.listdir()
-        others = (MARKER_NAME, RESERVE_NAME, *notebook.NAMES)
+        others = (MARKER_NAME, RESERVE_NAME, *notebook.NAMES, *wrong_state.NAMES)
         return [name for name in names if name not in others and not is_set_aside(name)]
 
     def _begin(self, names: list[str], mark: int) -> None:

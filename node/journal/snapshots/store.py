@@ -76,6 +76,8 @@ class SnapshotStore:
         self.catalog = entries.catalog
         self._pins: Counter[str] = Counter()
         self._holds: list[BodyHold] = []
+        self.sound_from = 0
+        """Index of the snapshot from which on they are sound: an older one is of a wrong state."""
         self.short = False
         """Whether room is short, so that the newest snapshot is all that stays."""
         self.compaction: Compaction | None = Compaction(self.entries)
@@ -175,6 +177,7 @@ class SnapshotStore:
         """Sort out the snapshots that need not stay, and begin a compaction behind them."""
         count = 1 if self.short else SNAPSHOTS_KEPT
         stay = newest_to_keep(self.catalog.snapshots, self._pins, count)
+        stay = [one for one in stay if one.meta.index >= self.sound_from]
         for snapshot in self.catalog.snapshots:
             if snapshot not in stay:
                 self.catalog.unneeded.append(snapshot.meta.name)

@@ -212,7 +212,8 @@ class SnapshotTaker:
         while True:
             yield self._journal.blocking_work()
             if not self._journal.compact_step(limits.COMPACT_BYTES_PER_STEP):
-                return
+                break
+        yield from self._journal.unmarking()
 
     def _failed(self, failed: SnapshotFailed) -> None:
         """Not before the log has grown again: a full disk is not asked in every turn."""

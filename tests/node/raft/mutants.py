@@ -24,6 +24,7 @@ from tests.node.raft import (
     test_snapshot_hazards,
     test_switches,
     test_transfer,
+    test_wrong_state,
 )
 from tests.support import raft_schedule
 from tests.support.raft_switches import SWITCHES
@@ -39,6 +40,7 @@ _TABLES = (
     test_slow_disk.RULES,
     test_recover.RULES,
     test_equality.RULES,
+    test_wrong_state.RULES,
     test_room.RULES,
 )
 _WITH_LOSSES = {core for _, core in test_recover.RULES}

@@ -20,6 +20,7 @@ from tests.node.raft import (
     test_snapshot_hazards,
     test_switches,
     test_transfer,
+    test_wrong_state,
 )
 from tests.node.raft.stock_proofs import HAZARDS
 from tests.support import raft_mutants, raft_switches
@@ -38,6 +39,7 @@ SCENARIOS = [
         test_slow_disk.RULES,
         test_recover.RULES,
         test_equality.RULES,
+        test_wrong_state.RULES,
         test_room.RULES,
     )
     for scenario, mutant in table

@@ -1,0 +1,119 @@
+"""A state that is known as wrong stays so until it is replaced, and nothing is made of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from node.journal.wrong_state import WRONG_STATE_NAME
+from node.raft.node import RaftNode
+from tests.node.raft.scenarios import Rule, as_tests
+from tests.node.raft.test_equality import RIGHT, WRONG, differing, kept_wrong, mark
+from tests.node.raft.test_snapshot_hazards import commit_past, compacting
+from tests.support import state_mutants as mutants
+from tests.support.raft_world import Frame, SimNode, World
+
+pytestmark = pytest.mark.slow
+
+NodeClass = type[RaftNode]
+
+
+def with_wrong_state(node_class: NodeClass) -> tuple[World, SimNode, SimNode]:
+    """(world, leader, a member that is known to differ): it has snapshots of its wrong state."""
+    world = compacting(1, node_class)
+    kept_wrong(world)
+    leader, wrong = world.elect("a"), world.nodes["c"]
+    world.commit(leader, 60, 100)
+    world.run_until(world.converged, 20.0)
+    mark(world, 1_024, a=RIGHT, b=RIGHT, c=WRONG)
+    assert differing(world) == {"c"}
+    return world, leader, wrong
+
+
+def restarted(wrong: SimNode, *, power: bool) -> None:
+    """End the process, and start another on its disk."""
+    wrong.kill(power=power)
+    wrong.start()
+
+
+def a_restart_knows_that_its_state_is_wrong(node_class: NodeClass = RaftNode) -> None:
+    """It applies nothing and does not lead, as before."""
+    world, leader, wrong = with_wrong_state(node_class)
+    applied_index = wrong.node.applied_index
+    world.commit(leader, 10, 100)
+    restarted(wrong, power=False)
+    world.run(2.0)
+    assert differing(world) == {"c"}
+    assert wrong.node.applied_index <= applied_index < leader.node.applied_index
+    world.network.isolate("a")
+    world.run_until(lambda: world.nodes["b"].node.is_leader, 20.0)
+    assert not wrong.node.is_leader
+
+
+def a_power_cut_takes_back_no_note(node_class: NodeClass = RaftNode) -> None:
+    """It is on the disk before any snapshot or entry could follow it."""
+    world, _, wrong = with_wrong_state(node_class)
+    restarted(wrong, power=True)
+    world.run(1.0)
+    assert differing(world) == {"c"}
+
+
+def nothing_of_a_wrong_state_is_left_behind_its_replacement(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    """The older of two snapshots too would be started from where the newer one is damaged."""
+    world, leader, wrong = with_wrong_state(node_class)
+    applied_index = wrong.node.applied_index
+    world.commit(leader, 10, 100)
+    world.network.intercept = None
+    world.run_until(lambda: not wrong.node.differs, 20.0)
+    world.run_until(lambda: WRONG_STATE_NAME not in wrong.storage.listdir(), 20.0)
+    assert wrong.journal is not None
+    kept = wrong.journal._snapshots.catalog.snapshots
+    assert min(one.meta.index for one in kept) > applied_index
+    restarted(wrong, power=True)
+    world.run_until(world.converged, 20.0)
+    assert not differing(world)
+
+
+def a_leader_that_differs_sends_no_state(node_class: NodeClass = RaftNode) -> None:
+    """A member that lacks the log's head gets its snapshot from the next leader."""
+    world = compacting(1, node_class)
+    leader, behind = world.elect("a"), world.nodes["c"]
+    world.network.isolate("c")
+    commit_past(world, leader, behind)
+    offered = []
+
+    def watch(frame: Frame) -> str:
+        message = frame.message()
+        if message["type"] == "snapshot_offer":
+            offered.append(frame.source)
+        return "drop" if message["type"] == "timeout_now" else "pass"
+
+    leader.node._core._differs(1_024)
+    world.network.intercept = watch
+    world.network.heal()
+    world.run(0.5)
+    assert "a" not in offered
+    world.network.intercept = None
+    world.run_until(lambda: behind.node.status().counters.snapshots_installed_total > 0, 20.0)
+
+
+def an_idle_cluster_replaces_a_wrong_state_too(node_class: NodeClass = RaftNode) -> None:
+    """Nothing is submitted: the leader itself goes one entry further."""
+    world, leader, wrong = with_wrong_state(node_class)
+    before = leader.node.last_index
+    world.network.intercept = None
+    world.run_until(lambda: not wrong.node.differs, 20.0)
+    assert leader.node.last_index == before + 1
+    assert wrong.applied == leader.applied
+
+
+RULES: list[Rule] = [
+    (a_restart_knows_that_its_state_is_wrong, mutants.ForgetsItsNote),
+    (a_power_cut_takes_back_no_note, mutants.NotesNothing),
+    (nothing_of_a_wrong_state_is_left_behind_its_replacement, mutants.KeepsWrongSnapshots),
+    (a_leader_that_differs_sends_no_state, mutants.SendsItsWrongState),
+    (an_idle_cluster_replaces_a_wrong_state_too, mutants.WaitsForAnEntry),
+]
+
+test_the_rule_holds, test_the_rule_taken_out_shows = as_tests(RULES)
