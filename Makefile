@@ -90,11 +90,12 @@ disks: setup ## small disks filled and drained, disks that hang, on real nodes (
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report; DEMO=--upgrade upgrades the nodes meanwhile
 	@exec $(PY) -m bench.demo $(DEMO)
 
-bench: setup ## the machine, a cluster, Raft, depth, locks, other systems, the cost of a check: an hour
+bench: setup ## the machine, a cluster, Raft, depth, growth, locks, other systems, the cost of a check: hours
 	$(PY) -m bench.machine
 	$(PY) -m bench.rates
 	$(PY) -m bench.raft
 	$(PY) -m bench.depth --restart-gb 2 --runs 1
+	$(PY) -m bench.growth
 	$(PY) -m bench.locks
 	$(PY) -m bench.tasks
 	$(PY) -m bench.peers

@@ -1,14 +1,13 @@
 """Pictures of the queue machine's curves: one file per curve, for people.
 
-Owns how they look: small files whose bytes depend on the figures alone, in the reader's own fonts,
-and ink that follows a page's light or dark scheme. Knows a figure only by its fields; matplotlib is
-asked for only here.
+Owns which curves there are and how each is drawn. Knows a figure only by its fields.
 """
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from bench.drawing import DATA, INK, page, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,26 +46,6 @@ _BARS = {
     "held": "longest apply by where 1 000 000 messages are held",
 }
 
-
-_INK: Final = "#010203"
-"""Stands for the colour of text and lines until the picture is written: nothing else has it."""
-
-_DATA: Final = "#3b82d0"
-"""Of curves and bars: far enough from white and from black."""
-
-_SCHEMES: Final = (
-    "<style>:root{color:#24292f}@media(prefers-color-scheme:dark){:root{color:#e6edf3}}</style>"
-)
-
-_STYLE: Final[Any] = {
-    "svg.fonttype": "none",  # text stays text: outlines would be most of the file
-    "svg.hashsalt": "fifo",  # ids are the same in every run
-    "font.family": "sans-serif",
-    **dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK
-    ),
-}
-
 _WIDTH_INCHES: Final = 8.0
 _HEIGHT_INCHES: Final = 4.0
 _BAR_INCHES: Final = 0.24
@@ -75,38 +54,19 @@ _BAR_INCHES: Final = 0.24
 def draw(figures: Sequence[Point], folder: Path) -> list[Path]:
     """Write `machine_<curve>.svg` for each curve into the folder, which is made where it is
     missing; the files."""
-    import matplotlib as mpl  # an extra: only who draws needs it
-
-    mpl.use("Agg")
-    from matplotlib import pyplot  # after the choice of what draws
-
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for curve, title in (_LINES | _BARS).items():
         points = [figure for figure in figures if figure.curve == curve]
         is_line = curve in _LINES
         height = _HEIGHT_INCHES if is_line else 1 + _BAR_INCHES * len(points)
-        with mpl.rc_context(_STYLE):
-            size = (_WIDTH_INCHES, height)
-            picture, axes = pyplot.subplots(figsize=size, layout="constrained")
+        with page(_WIDTH_INCHES, height) as (picture, axes):
             axes.set_title(title)
             (_line if is_line else _bars)(axes, points)
             path = folder / f"machine_{curve}.svg"
-            _write(picture, path)
-        pyplot.close(picture)
+            write(picture, path)
         written.append(path)
     return written
-
-
-def _write(picture: Any, path: Path) -> None:
-    """As SVG without date or version, on no ground, with ink that follows the reader's scheme."""
-    drawn = StringIO()
-    unsaid = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    picture.savefig(drawn, format="svg", transparent=True, metadata=unsaid)
-    text = drawn.getvalue().replace(_INK, "currentColor")
-    head, separator, body = text.partition("<defs>")
-    lines = (head + _SCHEMES + separator + body).splitlines()
-    path.write_text("\n".join(line.strip() for line in lines) + "\n")
 
 
 def _line(axes: Any, points: Sequence[Point]) -> None:
@@ -118,10 +78,10 @@ def _line(axes: Any, points: Sequence[Point]) -> None:
         [point.lowest for point in points],
         [point.highest for point in points],
         alpha=0.25,
-        color=_DATA,
+        color=DATA,
         linewidth=0,
     )
-    axes.plot(places, medians, marker="o", color=_DATA)
+    axes.plot(places, medians, marker="o", color=DATA)
     axes.set_xscale("symlog", linthresh=1_000)
     axes.set_ylim(0, 1.3 * max(point.highest for point in points))
     axes.set_xlabel("messages")
@@ -131,14 +91,14 @@ def _line(axes: Any, points: Sequence[Point]) -> None:
 def _bars(axes: Any, points: Sequence[Point]) -> None:
     """A bar for each figure, with its aim as a mark."""
     names = [point.name.removeprefix("longest apply: ") for point in points]
-    axes.barh(names, [point.median for point in points], color=_DATA)
+    axes.barh(names, [point.median for point in points], color=DATA)
     aims = [point.most for point in points]
     if None not in aims and len(set(aims)) == 1:
-        axes.axvline(aims[0], color=_INK)
+        axes.axvline(aims[0], color=INK)
     else:
         for place, aim in enumerate(aims):
             if aim is not None:
-                axes.plot([aim] * 2, [place - 0.4, place + 0.4], color=_INK)
+                axes.plot([aim] * 2, [place - 0.4, place + 0.4], color=INK)
     axes.margins(y=0.02)
     axes.invert_yaxis()
     axes.set_xlabel(points[0].unit)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from bench.cluster import BenchCluster
 
-TICK_HZ = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -31,15 +30,17 @@ class Nodes:
         self.client: str = views[0]["client"]
         self._http: str = views[0]["http"]
 
+    def cpu_seconds(self) -> list[float]:
+        """CPU time of each node so far, all its threads, to the nanosecond."""
+        return [time.clock_gettime(_cpu_clock(pid)) for pid in self._pids]
+
     async def busy(self, seconds: float) -> list[float]:
         """CPU of each node as a part of one core, over this time."""
-        before = [_cpu_seconds(pid) for pid in self._pids]
+        before = self.cpu_seconds()
         began = time.monotonic()
         await asyncio.sleep(seconds)
         lasted = time.monotonic() - began
-        return [
-            (_cpu_seconds(pid) - at) / lasted for pid, at in zip(self._pids, before, strict=True)
-        ]
+        return [(now - at) / lasted for now, at in zip(self.cpu_seconds(), before, strict=True)]
 
     def memory_mib(self) -> list[float]:
         """Resident memory of each node."""
@@ -66,7 +67,12 @@ class Nodes:
         found = re.search(rf"^{name} (\S+)$", await self.metrics(), re.MULTILINE)
         return float(found[1]) if found else 0.0
 
+    async def longest_ms(self) -> float:
+        """The leader's longest work in one go of the last minutes, by CPU time."""
+        found = re.findall(r"^fifo_loop_longest_seconds\{.*\} (\S+)$", await self.metrics(), re.M)
+        return 1000 * max(map(float, found), default=0.0)
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK_HZ
+
+def _cpu_clock(pid: int) -> int:
+    """The clock of another process's CPU time, as Linux numbers it (`clock_getcpuclockid`)."""
+    return (~pid << 3) | 2

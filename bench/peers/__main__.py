@@ -35,9 +35,9 @@ FILE_WIDTH = 120
 """Columns of the table where it is not shown on a terminal."""
 
 
-def systems() -> list[System]:
-    """All that are known, this project first."""
-    return [Fifo(), RabbitMQ(), Nats(always=False), Nats(always=True)]
+def systems(rabbitmq: Path | None = None) -> list[System]:
+    """All that are known, this project first; `rabbitmq`: the folder of its programs."""
+    return [Fifo(), RabbitMQ(rabbitmq), Nats(always=False), Nats(always=True)]
 
 
 def usable(found: Sequence[System]) -> tuple[list[System], list[str]]:
@@ -69,6 +69,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     names = dict.fromkeys(map(_short_name, systems()))
     parser.add_argument("--only", help=f"some of {', '.join(names)}, separated by commas")
     parser.add_argument("--dir", type=Path, help="where the disks are, else a temporary folder")
+    parser.add_argument(
+        "--rabbitmq", type=Path, help="folder of its programs (bench.peers.debian makes one)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     if options.rounds < 1 or options.seconds <= 0 or options.warm_up <= 0 or options.size < 8:
@@ -88,7 +91,9 @@ def _short_name(system: System) -> str:
 def main() -> int:
     """Measure and print; 1 where a system failed, with the figures of the others."""
     options = parse()
-    good, left_out = usable([one for one in systems() if _short_name(one) in options.only])
+    good, left_out = usable(
+        [one for one in systems(options.rabbitmq) if _short_name(one) in options.only]
+    )
     for line in left_out:
         print(line, file=sys.stderr)
     if not good:

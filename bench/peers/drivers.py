@@ -78,9 +78,9 @@ class FifoDriver:
     async def recover(self) -> None:
         """Nothing to do: the client looks for the new leader automatically."""
 
-    async def batches(self, prefetch: int) -> AsyncIterator[Sequence[bytes]]:
-        """See `Driver`."""
-        async with self._client.consume(self._queue, prefetch=prefetch) as messages:
+    async def batches(self, _prefetch: int) -> AsyncIterator[Sequence[bytes]]:
+        """See `Driver`. How much is held is the client's choice, as it is by default."""
+        async with self._client.consume(self._queue) as messages:
             async for batch in messages.batches():
                 yield [bytes(message.body) for message in batch]
                 messages.ack_many(batch)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.peers.servers import Fifo
-from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR
+from bench.peers.worker import CONSUMER, PACER, PUBLISHER, SURVIVOR
 from bench.statistics import Spread, spread
 from fifo.histogram import Histogram
 
@@ -39,19 +39,22 @@ Measured = dict[tuple[str, str, str], list[float]]
 
 
 def figures_of(results: Sequence[tuple[str, dict[str, Any]]], seconds: float) -> dict[str, float]:
-    """The figures of one load from what its workers counted; those without a worker are absent."""
+    """The figures of one load from what its workers counted; those without a worker are absent, and
+    so are the rates of a paced load."""
     figures: dict[str, float] = {}
-    for role, rate, latency in (
-        (PUBLISHER, PUBLISHED, "confirm"),
-        (CONSUMER, ACKED, "end to end"),
+    paced = any(of == PACER for of, _ in results)
+    for roles, rate, latency in (
+        ((PUBLISHER, PACER), PUBLISHED, "confirm"),
+        ((CONSUMER,), ACKED, "end to end"),
     ):
-        mine = [result for of, result in results if of == role]
+        mine = [result for of, result in results if of in roles]
         if not mine:
             continue
         total = Histogram()
         for result in mine:
             total.merge(Histogram.from_pairs([(a, b) for a, b in result["latency"]]))
-        figures[rate] = sum(result["messages"] for result in mine) / seconds
+        if not paced:
+            figures[rate] = sum(result["messages"] for result in mine) / seconds
         for name, percent in (("p50", 50.0), ("p99", 99.0)):
             figures[f"{latency} {name} ms"] = total.percentile_ms(percent) or 0.0
     pauses = [result["pause_s"] for of, result in results if of == SURVIVOR]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.loopback import LOOPBACK, NODES, ClusterFailed, check_running, free_ports, until
+from bench.peers.servers import answer_of
 from bench.processes import environment
 
 if TYPE_CHECKING:
@@ -56,16 +57,24 @@ class RabbitMQ:
 
     name = "rabbitmq"
 
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: where the programs are, if not those that are installed."""
+        self._folder = folder
+
     def missing(self) -> str | None:
         """See `servers.System`."""
-        if program("rabbitmq-server") is None:
-            return "rabbitmq-server is not installed (Debian: apt-get install rabbitmq-server)"
+        if program("rabbitmq-server", self._folder) is None:
+            return (
+                "rabbitmq-server is not installed (Debian: apt-get install rabbitmq-server; of"
+                " another release of Debian: python -m bench.peers.debian)"
+            )
         return None
 
     def version(self) -> str:
         """See `servers.System`."""
-        folders = Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*")
-        return next((folder.name.rpartition("-")[2] for folder in folders), "unknown")
+        command = program("rabbitmqctl", self._folder)
+        said = answer_of(command, "version") if command else ""
+        return next(reversed(said.split()), "unknown")
 
     async def start(self, household: Household, folder: Path) -> Running:
         """See `servers.System`."""
@@ -73,7 +82,7 @@ class RabbitMQ:
         ports = free_ports(2 * NODES + 1)
         epmd, clients, distribution = ports[0], ports[1 : NODES + 1], ports[NODES + 1 :]
         names = [f"bench{epmd}n{number}@localhost" for number in range(1, NODES + 1)]
-        running = _RunningRabbitMQ(names, clients)
+        running = _RunningRabbitMQ(names, clients, self._folder)
         seeds = "\n".join(
             f"cluster_formation.classic_config.nodes.{place} = {name}"
             for place, name in enumerate(names, 1)
@@ -82,7 +91,7 @@ class RabbitMQ:
             home = folder / name
             _configure(home, CONFIG.format(loopback=LOOPBACK, port=port, nodes=seeds))
             running.env = _environment(folder, home, name, epmd, peer)
-            command = program("rabbitmq-server")
+            command = program("rabbitmq-server", self._folder)
             assert command is not None, "missing() says so before"
             child = household.start(name, command, env=running.env)
             # One after the other: the first makes the cluster, the others join it.
@@ -108,8 +117,9 @@ class _RunningRabbitMQ:
     env: dict[str, str]
     """For `rabbitmqctl`: where the cookie and the port mapper are."""
 
-    def __init__(self, names: Sequence[str], clients: Sequence[int]) -> None:
+    def __init__(self, names: Sequence[str], clients: Sequence[int], folder: Path | None) -> None:
         self._names = names
+        self._folder = folder
         self.url = ",".join(
             f"amqp://guest:guest@{LOOPBACK}:{port}/%2F?heartbeat=60" for port in clients
         )
@@ -131,8 +141,8 @@ class _RunningRabbitMQ:
 
     def ctl(self, *arguments: str, name: str = "") -> str:
         """Output of `rabbitmqctl`; empty where it fails."""
-        command = program("rabbitmqctl")
-        assert command is not None
+        command = program("rabbitmqctl", self._folder)
+        assert command is not None, "missing() says so of the server before"
         done = subprocess.run(
             [command, "--node", name or self._names[0], *arguments],
             env=environment(self.env),
@@ -163,9 +173,12 @@ def durability(settings: str) -> str:
     return f"quorum queue, {words if synced else 'NOT known to sync before a confirm'} ({asked})"
 
 
-def program(name: str) -> str | None:
-    """Where a script of RabbitMQ is; None where it is not installed."""
-    found = (Path(folder) / name for folder in PROGRAMS)
+def program(name: str, folder: Path | None) -> str | None:
+    """Where a script of RabbitMQ is, in this folder alone or where it is installed; None where it
+    is not."""
+    if folder is not None:
+        return str(folder / name) if (folder / name).exists() else None
+    found = (Path(place) / name for place in PROGRAMS)
     return next((str(path) for path in found if path.exists()), None) or shutil.which(name)
 
 

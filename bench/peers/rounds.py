@@ -18,7 +18,7 @@ from bench.loopback import ClusterFailed, check_running, ended, until
 from bench.peers.figures import figures_of
 from bench.peers.meeting import Meeting
 from bench.peers.servers import Running, System
-from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR, Job
+from bench.peers.worker import CONSUMER, PACER, PUBLISHER, SURVIVOR, Job
 from bench.processes import Child, Household
 
 if TYPE_CHECKING:
@@ -42,18 +42,21 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load of every system, on a queue of its own. `kills`: the leader, in the middle."""
+    """Load of every system, on a queue of its own. `kills`: the leader, in the middle; `rate`: that
+    of a pacer."""
 
     name: str
     roles: tuple[str, ...]
     window: int
     kills: bool = False
+    rate: int = 0
 
 
 LOADS = (
     Load("1 publisher", (PUBLISHER,), 1000),
     Load("1 publisher, 1 consumer", (PUBLISHER, CONSUMER), 1000),
     Load("4 publishers, 4 consumers", (*[PUBLISHER] * 4, *[CONSUMER] * 4), 1000),
+    Load("1,000 a second, 1 consumer", (PACER, CONSUMER), 1000, rate=1_000),
     Load("one confirm at a time", (PUBLISHER,), 1),
     Load("the same, leader killed", (SURVIVOR,), 1, kills=True),
 )
@@ -131,6 +134,7 @@ class Rounds:
                 size=self._size,
                 window=window,
                 meeting=str(self._folder / name),
+                rate=load.rate,
             )
             workers.append(self._start(job))
         await self._all_here(meeting, [child for child, _ in workers])

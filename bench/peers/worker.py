@@ -29,6 +29,9 @@ LANES = 4
 
 PUBLISHER = "publisher"
 CONSUMER = "consumer"
+PACER = "pacer"
+"""Publishes so many messages a second, each when it is due, however long the others take."""
+
 SURVIVOR = "survivor"
 """Publishes one message after the other, again and again each, while the leader is killed."""
 
@@ -41,6 +44,8 @@ RECOVERY_S = 2.0
 SETTLED_S = 2.0
 """Seconds of confirms after the kill of the leader that make a survivor content."""
 
+PACE_S = 0.001
+"""A pacer sends what is due at each of these steps."""
 
 BEFORE_S = 1.0
 """Seconds before the kill of the leader: a pause that began earlier is another one."""
@@ -55,7 +60,7 @@ class NoConfirm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Task of one worker. `meeting`: the folder of its load."""
+    """Task of one worker. `meeting`: the folder of its load; `rate`: a pacer's."""
 
     name: str
     system: str
@@ -65,6 +70,7 @@ class Job:
     size: int
     window: int
     meeting: str
+    rate: int = 0
 
 
 @dataclass(slots=True)
@@ -95,6 +101,25 @@ async def publish(driver: Driver, job: Job, times: Times, figures: Figures, coun
         await driver.publish(_body(job, sent, padding), count)
         now = time.monotonic_ns()
         figures.count(times, sent, now, count)
+
+
+async def pace(driver: Driver, job: Job, times: Times, figures: Figures) -> None:
+    """Publish what is due, one by one, until the end."""
+    padding = os.urandom(job.size)
+
+    async def once() -> None:
+        sent = time.monotonic_ns()
+        await driver.publish(_body(job, sent, padding), 1)
+        figures.count(times, sent, time.monotonic_ns())
+
+    begun, sent = time.monotonic(), 0
+    async with asyncio.TaskGroup() as group:
+        while time.monotonic_ns() < times.end_ns:
+            due = int((time.monotonic() - begun) * job.rate) - sent
+            for _ in range(due):
+                group.create_task(once())
+            sent += due
+            await asyncio.sleep(PACE_S)
 
 
 async def survive(driver: Driver, job: Job, figures: Figures, meeting: Meeting) -> None:
@@ -163,6 +188,9 @@ async def work(job: Job) -> Figures:
 async def _load(driver: Driver, job: Job, times: Times, figures: Figures) -> None:
     if job.role == CONSUMER:
         await consume(driver, job, times, figures)
+        return
+    if job.role == PACER:
+        await pace(driver, job, times, figures)
         return
     lanes = min(LANES, job.window)
     async with asyncio.TaskGroup() as group:

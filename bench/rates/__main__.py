@@ -58,7 +58,7 @@ async def measure(
                 except ClusterFailed as error:
                     _say(f"  left out: {error}")
                     continue
-                for figure in row.aims:
+                for figure in row.aims.keys() & figures.keys():
                     found.setdefault((row.name, figure, checkout.name), []).append(figures[figure])
             await asyncio.shield(asyncio.to_thread(household.end, lambda: True))
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.loopback import ClusterFailed
 from bench.peers import __main__ as command
-from bench.peers import nats, rabbitmq, worker
+from bench.peers import nats, picture, rabbitmq, worker
 from bench.peers.drivers import RECONNECT_S
 from bench.peers.figures import FIGURES, PAUSE, Measured, figures_of, rows_of
-from bench.peers.meeting import Meeting
+from bench.peers.meeting import Meeting, Times
 from bench.peers.nats import Nats
 from bench.peers.rabbitmq import RabbitMQ
 from bench.peers.rounds import LOADS, Rounds
 from bench.peers.servers import Running, System
-from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR, Figures, Job
+from bench.peers.worker import CONSUMER, PACER, PUBLISHER, SURVIVOR, Figures, Job
 from bench.processes import Household, environment
 from fifo.histogram import Histogram
+from tests.test_pictures import PICTURE_BYTES_MAX
 
 
 def counted(messages: int, *milliseconds: int) -> dict[str, object]:
@@ -79,6 +83,66 @@ def test_of_a_killed_leader_the_pause_is_the_figure() -> None:
     assert figures_of([(SURVIVOR, result)], 46.0) == {PAUSE: 0.8}
 
 
+def test_a_paced_load_has_times_and_no_rates() -> None:
+    figures = figures_of([(PACER, counted(100, 2)), (CONSUMER, counted(100, 5))], 1.0)
+    assert set(figures) == {
+        *("confirm p50 ms", "confirm p99 ms"),
+        *("end to end p50 ms", "end to end p99 ms"),
+    }
+
+
+REPORT = {
+    "figures": [
+        {"load": "a", "figure": "rate", "system": "fifo", "values": [8000, 1, 2], "ratio": None},
+        {"load": "a", "figure": "rate", "system": "nats", "values": [1, 1, 1], "ratio": [5, 4, 6]},
+        {"load": "a", "figure": "wait", "system": "fifo", "values": [2, 1, 2], "ratio": None},
+        {"load": "a", "figure": "wait", "system": "nats", "values": [1, 1, 1], "ratio": [2, 1, 3]},
+    ],
+    "systems": {"fifo": {"version": "0.2.0"}, "nats": {"version": "2.12"}},
+}
+RABBIT = {
+    "figures": [
+        {"load": "a", "figure": "wait", "system": "fifo", "values": [2, 1, 2], "ratio": None},
+        {
+            "load": "a",
+            "figure": "wait",
+            "system": "rabbitmq",
+            "values": [1, 1, 1],
+            "ratio": [0.5, 0.25, 1.5],
+        },
+    ],
+    "systems": {"rabbitmq": {"version": "4.0"}},
+}
+
+
+def test_the_worst_line_comes_first_and_runs_of_some_systems_add_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, report in (("one", REPORT), ("two", RABBIT)):
+        (tmp_path / name).write_text(json.dumps(report))
+    assert picture.main([str(tmp_path / "one"), str(tmp_path / "two")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "| load: figure | here | nats (2.12) | rabbitmq (4.0) |",
+        "| -- | -- | -- | -- |",
+        "| a: wait | 2.00 | 2.00 (1.00 to 3.0) | 0.50 (0.25 to 1.50) |",
+        "| a: rate | 8,000 | 5.0 (4.0 to 6.0) |  |",
+    ]
+
+
+@pytest.mark.slow
+def test_the_picture_has_each_line_and_is_the_same_each_time(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="an extra that a plain setup has not")
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps(REPORT))
+    for name in ("a.svg", "b.svg"):
+        picture.main([str(run), "--out", str(tmp_path / name)])
+    text = (tmp_path / "a.svg").read_text()
+    assert "a: rate" in text
+    assert "prefers-color-scheme" in text
+    assert text == (tmp_path / "b.svg").read_text()
+    assert len(text) < PICTURE_BYTES_MAX
+
+
 class Losing:
     """A driver whose third publish meets a killed leader; that and the next `fails` - 1 fail, then
     all is well."""
@@ -111,6 +175,28 @@ class Losing:
 
 def job(folder: Path) -> Job:
     return Job("w", "fifo", "", "q", SURVIVOR, 64, 1, str(folder))
+
+
+async def test_a_pacer_publishes_what_is_due_and_waits_for_none(tmp_path: Path) -> None:
+    """Confirms that never come hold up nothing; the load ends all the same."""
+    fifth = asyncio.Event()
+
+    class Silent(Losing):
+        async def publish(self, body: bytes, count: int) -> None:
+            self.published += count
+            if self.published == 5:
+                fifth.set()
+            await asyncio.get_running_loop().create_future()
+
+    begun = time.monotonic_ns()
+    times = Times(begun, begun + 60_000_000_000)
+    paced = replace(job(tmp_path), role=PACER, rate=1_000)
+    driver = Silent(Meeting(tmp_path), fails=0)
+    pacing = asyncio.create_task(worker.pace(driver, paced, times, Figures()))
+    await asyncio.wait_for(fifth.wait(), 30)
+    pacing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await pacing
 
 
 async def test_a_survivor_goes_on_over_errors_and_reports_its_longest_pause(
@@ -296,7 +382,7 @@ def test_a_round_runs_and_leaves_nothing(name: str, words: str, tmp_path: Path) 
         mine = [row for row in report["figures"] if row["system"] == system]
         assert {row["load"] for row in mine} == {load.name for load in LOADS}
         # A window of 1000 may take a busy machine longer than the measured half second.
-        slow = [row for row in mine if row["load"] in {load.name for load in LOADS[3:]}]
+        slow = [row for row in mine if row["load"] in {load.name for load in LOADS[4:]}]
         assert len(slow) == len(("published per second", "confirm p50 ms", "confirm p99 ms", PAUSE))
         assert all(row["values"][0] > 0 for row in slow)
     assert report["disk"] != ""

@@ -1,0 +1,89 @@
+"""Tables of what was measured, and the same as JSON and back.
+
+Owns the form. Knows the names of curves and figures, not how they came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bench.growth.curves import CURVES, FIGURES
+from bench.statistics import spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bench.growth.curves import Curve
+
+Found = dict[tuple[str, str, int], list[float]]
+"""By curve, figure and size: one value of each repeat."""
+
+
+def measured_curves(found: Found) -> list[Curve]:
+    """Those of which there is anything."""
+    there = {curve for curve, _, _ in found}
+    return [curve for curve in CURVES if curve.name in there]
+
+
+def sizes_of(found: Found, curve: Curve) -> list[int]:
+    """Sizes of a curve that were measured, in order."""
+    return sorted({size for name, _, size in found if name == curve.name})
+
+
+def table_of(found: Found, curve: Curve) -> list[list[str]]:
+    """A head, a line for each size, and how many times the first the last one is."""
+    sizes = sizes_of(found, curve)
+    there = {figure for name, figure, _ in found if name == curve.name}
+    figures = [figure for figure in FIGURES if figure in there]
+    rows = [[curve.axis, *figures]]
+    for size in sizes:
+        cells = [_cell(found.get((curve.name, figure, size))) for figure in figures]
+        rows.append([f"{size:,}", *cells])
+    if len(sizes) > 1:
+        rises = [rise(found, curve, figure) for figure in figures]
+        rows.append(["last to first", *("" if one is None else f"x {one:.2f}" for one in rises)])
+    return rows
+
+
+def rise(found: Found, curve: Curve, figure: str) -> float | None:
+    """The last value of a figure divided by its first; None where there are no two."""
+    values = [
+        spread(found[curve.name, figure, size]).median
+        for size in sizes_of(found, curve)
+        if (curve.name, figure, size) in found
+    ]
+    return values[-1] / values[0] if len(values) > 1 and values[0] > 0 else None
+
+
+def _cell(values: Sequence[float] | None) -> str:
+    if not values:
+        return ""
+    digits = 0 if max(values) >= 100 else 1
+    median, lowest, highest = (f"{value:,.{digits}f}" for value in spread(values))
+    return median if len(values) == 1 else f"{median} ({lowest} to {highest})"
+
+
+def markdown(found: Found) -> str:
+    """All tables for a page of `docs/`."""
+    parts = []
+    for curve in measured_curves(found):
+        head, *rows = table_of(found, curve)
+        lines = [head, ["--"] * len(head), *rows]
+        parts.append("\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines))
+    return "\n\n".join(parts)
+
+
+def as_json(found: Found) -> list[dict[str, Any]]:
+    """Plain data."""
+    return [
+        {"curve": curve, "figure": figure, "size": size, "values": values}
+        for (curve, figure, size), values in found.items()
+    ]
+
+
+def from_json(figures: Sequence[Mapping[str, Any]]) -> Found:
+    """The same back."""
+    return {
+        (str(one["curve"]), str(one["figure"]), int(one["size"])): [float(v) for v in one["values"]]
+        for one in figures
+    }
