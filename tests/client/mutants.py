@@ -5,15 +5,13 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fifo.blocking import BlockingClient, BlockingConsumer, connect
+from fifo.blocking import BlockingConsumer, connect
 from fifo.client import client
 from fifo.client.client import BaseClient
 from fifo.client.connection.dialing import Dialer
@@ -61,43 +59,37 @@ from tests.client import test_settling as settling
 from tests.client import test_silent_leader as silent
 from tests.client import test_tuning as tuning
 from tests.client.test_control import PeerThread
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import Fixture, in_process
 from tests.mutants.switch import Switch, edited
 from tests.support.wire_peer import Peer
 
 
-def _test(work: Callable[..., Coroutine[Any, Any, None]], *values: Any) -> Hunt:
-    """A test of the client, on a loop of its own."""
-    return scenario(lambda: asyncio.run(work(*values)), named(work))
+@contextmanager
+def _config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sources.Config]:
+    """A configuration file."""
+    config = sources.Config(tmp_path / "client.toml")
+    monkeypatch.setenv("FIFO_CONFIG", str(config.path))
+    yield config
 
 
-def _with_file(work: Callable[[sources.Config], Coroutine[Any, Any, None]]) -> Hunt:
-    """A test of the client with a configuration file, on a loop and in a folder of its own."""
-
-    def run() -> None:
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            config = sources.Config(Path(folder) / "client.toml")
-            patch.setenv("FIFO_CONFIG", str(config.path))
-            asyncio.run(work(config))
-
-    return scenario(run, named(work))
+@contextmanager
+def _peer(thread: PeerThread) -> Iterator[Peer]:
+    assert thread.peer is not None
+    yield thread.peer
 
 
-def _blocking(work: Callable[[PeerThread, Peer, BlockingClient], None]) -> Hunt:
-    """A test of the blocking client, with a peer on a thread of its own."""
-
-    def run() -> None:
-        with test_blocking.answering() as thread:
-            assert thread.peer is not None
-            with connect(thread.peer.url, close_timeout=0.5) as connected:
-                work(thread, thread.peer, connected)
-
-    return scenario(run, named(work))
+FIXTURES: Mapping[str, Fixture] = {
+    "config": _config,
+    "thread": test_blocking.answering,
+    "peer": _peer,
+    "client": lambda peer: connect(peer.url, close_timeout=0.5),
+}
+"""Of the tests of the client: a peer on a thread of its own, and the blocking client beside it."""
 
 
-def _choice(work: Callable[..., None], *values: Any) -> Hunt:
-    """A test of the places of a consumer, which needs no loop."""
-    return scenario(lambda: work(*values), named(work))
+def _test(work: Callable[..., object], *values: object) -> Hunt:
+    return in_process(work, *values, fixtures=FIXTURES)
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
@@ -227,10 +219,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "min(now - self._looked_at, patience_s / LOOKS)",
             "now - self._looked_at",
         ),
-        scenario(
-            silent.test_patience_ends_after_its_time_and_not_by_a_pause_of_our_own,
-            named(silent.test_patience_ends_after_its_time_and_not_by_a_pause_of_our_own),
-        ),
+        _test(silent.test_patience_ends_after_its_time_and_not_by_a_pause_of_our_own),
     ),
     "a node that says nothing holds up the search": (
         edited(Dialer, "_round", "limits.STAGGER_S", "limits.OPENING_TIMEOUT_S"),
@@ -290,7 +279,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             " and settler.environment.monotonic() < message.lock_ends_at",
             "",
         ),
-        _blocking(
+        _test(
             test_blocking.test_a_fetched_message_whose_lock_ended_is_given_back_and_not_handed_out
         ),
     ),
@@ -331,11 +320,11 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "the query of a URL has no options of a consumer": (
         edited(client, "from_url", ".over(from_query(query))", ""),
-        _with_file(sources.test_the_nearest_source_wins),
+        _test(sources.test_the_nearest_source_wins),
     ),
     "the configuration file is not read": (
         edited(client, "from_url", ".over(defaults)", ""),
-        _with_file(sources.test_the_nearest_source_wins),
+        _test(sources.test_the_nearest_source_wins),
     ),
     "the farthest source of a consumer's option wins": (
         edited(
@@ -344,11 +333,11 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "{**lower.consumer, **self.consumer}",
             "{**self.consumer, **lower.consumer}",
         ),
-        _with_file(sources.test_the_nearest_source_wins),
+        _test(sources.test_the_nearest_source_wins),
     ),
     "a backoff that a file names is not called": (
         edited(client, "consume_options", "nack_delay=nack_delay", "nack_delay=None"),
-        _with_file(sources.test_a_callable_from_a_file_delays_a_nack),
+        _test(sources.test_a_callable_from_a_file_delays_a_nack),
     ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),
@@ -396,7 +385,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "waiting if waiting > 1 else min(hands, limits.PLACES_IN_HAND - hands)",
             "waiting if waiting > 1 else hands",
         ),
-        _choice(places.test_a_program_that_settles_nothing_gets_a_hundred_and_no_more),
+        _test(places.test_a_program_that_settles_nothing_gets_a_hundred_and_no_more),
     ),
     "a slow worker takes messages ahead of their time": (
         edited(
@@ -405,7 +394,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "is_slow or starved_s < worked_s * limits.STARVED_SHARE",
             "False",
         ),
-        _choice(places.test_a_slow_worker_holds_one_message_for_each_of_its_tasks),
+        _test(places.test_a_slow_worker_holds_one_message_for_each_of_its_tasks),
     ),
     "a worker that becomes slow keeps its places": (
         edited(
@@ -414,7 +403,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "min(self.count, max(1, in_hand, self.count // 2))",
             "self.count",
         ),
-        _choice(places.test_a_worker_that_becomes_slow_gives_its_places_up),
+        _test(places.test_a_worker_that_becomes_slow_gives_its_places_up),
     ),
     "a short lock does not bound what is buffered": (
         edited(
@@ -423,19 +412,19 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "min(limits.BUFFERED_S, lock_s * limits.BUFFERED_PART_OF_LOCK)",
             "limits.BUFFERED_S",
         ),
-        _choice(places.test_a_short_lock_bounds_what_is_buffered),
+        _test(places.test_a_short_lock_bounds_what_is_buffered),
     ),
     "large bodies do not bound the places": (
         edited(Places, "delivered", "if self.count > self._fitting:", "if False:"),
-        _choice(places.test_bodies_in_all_places_stay_below_the_bound_by_their_mean),
+        _test(places.test_bodies_in_all_places_stay_below_the_bound_by_their_mean),
     ),
     "an empty queue is a reason for places": (
         edited(Places, "starved", "held < least", "False"),
-        _choice(places.test_an_empty_queue_is_no_reason_for_places, 74),
+        _test(places.test_an_empty_queue_is_no_reason_for_places, 74),
     ),
     "lost messages take the last place": (
         edited(Places, "beside", "min(lost, limits.PLACES_IN_HAND) + 1", "lost"),
-        _choice(places.test_one_place_stays_beside_lost_messages_within_a_bound),
+        _test(places.test_one_place_stays_beside_lost_messages_within_a_bound),
     ),
 }
 

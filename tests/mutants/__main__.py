@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 
-from tests.mutants.hunting import ROOT, Catch, Mutant, catches, report
+from tests.mutants.hunting import ROOT, Catch, Mutant, NotHeld, catches, report
 from tests.mutants.registry import MUTANTS
 
 
@@ -24,8 +24,16 @@ def main() -> int:
     logging.disable()  # Nodes with a bug and a failing disk have much to say.
     began = time.monotonic()
     rows: list[tuple[Mutant, list[Catch]]] = []
+    broken: list[str] = []
     for mutant in wanted:
-        found = catches(mutant) if mutant.unable is None else []
+        found: list[Catch] = []
+        try:
+            if mutant.unable is None:
+                found = catches(mutant)
+        except NotHeld as error:
+            broken.append(str(error))
+            print(f"{mutant.area:<8} {mutant.breaks}: {error}", flush=True)
+            continue
         rows.append((mutant, found))
         words = "; ".join(f"{catch.by} ({catch.took})" for catch in found) or "SURVIVED"
         if mutant.unable is not None:
@@ -35,9 +43,11 @@ def main() -> int:
     print(f"{len(rows) - len(survivors)} of {len(rows)} caught, {time.monotonic() - began:.0f} s")
     if survivors:
         print("survived: " + "; ".join(survivors), file=sys.stderr)
-    if options.only is None:
+    if broken:
+        print("not hunted: " + "; ".join(dict.fromkeys(broken)), file=sys.stderr)
+    elif options.only is None:
         (ROOT / "docs" / "mutants.md").write_text(report(rows))
-    return 1 if survivors else 0
+    return 1 if survivors or broken else 0
 
 
 if __name__ == "__main__":

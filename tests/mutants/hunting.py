@@ -2,17 +2,20 @@
 
 Owns the one form of all registries and the meaning of "caught". A hunt is called with the bug
 switched on and reports what it took; a mutant is caught where a check fails that holds without it,
-or where something raises that never does. Must not know any single bug.
+or where something raises that never does. That it holds without the bug is looked at first, for
+each scenario once. Must not know any single bug.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
+
+import pytest
 
 from tests.mutants.switch import Switch
 
@@ -58,28 +61,64 @@ class Mutant:
     """Why this machine cannot hunt it."""
 
 
+class NotHeld(Exception):
+    """A scenario fails without any bug, so that it can catch none."""
+
+
+_held: set[Hashable] = set()
+"""Scenarios of this process that were seen to hold."""
+
+
 def catches(mutant: Mutant) -> list[Catch]:
-    """Put the bug back, run its hunts in order, and return those that noticed."""
+    """Put the bug back, run its hunts in order, and return those that noticed.
+
+    Raises NotHeld where one of them fails without the bug.
+    """
+    for hunt in mutant.caught_by:
+        if isinstance(hunt, Scenario):
+            hunt.control()
     with mutant.put_back():
         found = [hunt() for hunt in mutant.caught_by]
     return [catch for catch in found if catch is not None]
 
 
-def scenario(work: Callable[[], object], name: str) -> Hunt:
-    """A directed scenario, which goes red."""
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A directed scenario, which goes red: a hunt."""
 
-    def hunt() -> Catch | None:
+    work: Callable[[], object]
+    name: str
+    key: Hashable
+    """Of the scenario among those that were seen to hold."""
+
+    def __call__(self) -> Catch | None:
+        """Run it with the bug; any failure counts, for without the bug nothing fails."""
+        failure = self._failure()
+        return None if failure is None else Catch(f"`{self.name}`", "1 scenario")
+
+    def control(self) -> None:
+        """Run it without a bug, once. Raises NotHeld."""
+        if self.key in _held:
+            return
+        failure = self._failure()
+        if failure is not None:
+            text = f"{self.name} fails without any bug: {type(failure).__name__}: {failure}"
+            raise NotHeld(text) from failure
+        _held.add(self.key)
+
+    def _failure(self) -> BaseException | None:
         try:
-            work()
-        except Exception:  # any failure counts: without the bug nothing fails
-            return Catch(f"`{name}`", "1 scenario")
-        except BaseException as error:
-            if type(error).__name__ != "Failed":  # what `pytest.raises` raises in a scenario
-                raise
-            return Catch(f"`{name}`", "1 scenario")
+            self.work()
+        except (Exception, pytest.fail.Exception) as error:
+            return error
+        except pytest.skip.Exception as skipped:  # else a test that looks at nothing would hold
+            raise NotHeld(f"{self.name} is skipped here: {skipped}") from skipped
         return None
 
-    return hunt
+
+def scenario(work: Callable[[], object], name: str, key: Hashable = None) -> Scenario:
+    """A directed scenario; `key` where the same one has another function each time."""
+    return Scenario(work, name, work if key is None else key)
 
 
 def seeds(run: Callable[[int], str | None], by: str, limit: int, unit: str = "seeds") -> Hunt:

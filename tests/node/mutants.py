@@ -5,145 +5,73 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
-import asyncio
-import io
-import tempfile
-from collections.abc import Callable, Coroutine
-from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
-from typing import Any
-
-import pytest
-
 from node.absences import Absences
 from node.broker.connections import listener
-from node.cli import main, options
+from node.cli import options
 from node.http.doors import Door, Doors
 from node.journal.io.seats import Seats
 from node.peers.accepting import Acceptor
 from node.peers.dialing import DialingSockets
 from node.peers.seldom import Seldom
 from node.server import Node
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
 from tests.node import test_absences as absences
 from tests.node import test_seldom as seldom
 from tests.node.cli import test_consume as consume
-from tests.node.cli.local import Done
 from tests.node.http import test_doors as doors
 from tests.node.journal import test_descriptors as descriptors
 from tests.node.raft import test_dialing as dialing
 
-
-def _in_folder(work: Callable[[Path], object]) -> Hunt:
-    """A test that needs an empty folder and nothing else."""
-
-    def run() -> None:
-        with tempfile.TemporaryDirectory(prefix="fifo-mutant-") as folder:
-            work(Path(folder))
-
-    return scenario(run, named(work))
-
-
-def _limited(work: Callable[..., Coroutine[Any, Any, None]], *values: object) -> Hunt:
-    """A test of a node on a loop of its own, in an empty folder, with limits of its own."""
-
-    def run() -> None:
-        made = tempfile.TemporaryDirectory(prefix="fifo-mutant-")
-        with made as folder, pytest.MonkeyPatch.context() as patch:
-            asyncio.run(work(Path(folder), patch, *values))
-
-    return scenario(run, named(work))
-
-
-def _on_loop(work: Callable[[Path], Coroutine[Any, Any, None]]) -> Hunt:
-    """A test of a node on a loop of its own, in an empty folder."""
-
-    def run() -> None:
-        with tempfile.TemporaryDirectory(prefix="fifo-mutant-") as folder:
-            asyncio.run(work(Path(folder)))
-
-    return scenario(run, named(work))
-
-
-def _patched(work: Callable[[pytest.MonkeyPatch], Coroutine[Any, Any, None]]) -> Hunt:
-    """A test on a loop of its own, with limits of its own."""
-
-    def run() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            asyncio.run(work(patch))
-
-    return scenario(run, named(work))
-
-
-def _typed(work: Callable[[Callable[..., Done]], None]) -> Hunt:
-    """A test that runs a command in this process."""
-
-    def cli(*arguments: str) -> Done:
-        said, failed = io.BytesIO(), io.BytesIO()
-        with (
-            redirect_stdout(io.TextIOWrapper(said, write_through=True)),
-            redirect_stderr(io.TextIOWrapper(failed, write_through=True)),
-        ):
-            code = main.run(arguments)
-            return Done(code, said.getvalue().decode(), failed.getvalue().decode())
-
-    return scenario(lambda: work(cli), named(work))
-
-
-def _plain(work: Callable[[], None]) -> Hunt:
-    """A test that needs nothing."""
-    return scenario(work, named(work))
-
-
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a file that is closed gives its reserved descriptor away": (
         edited(Seats, "leave", "if descriptor in self._occupied:", "if False:"),
-        _in_folder(descriptors.test_a_journal_gives_all_of_its_descriptors_back),
+        in_process(descriptors.test_a_journal_gives_all_of_its_descriptors_back),
     ),
     "a file that cannot be opened costs a reserved descriptor": (
         edited(Seats, "take", "self._refill()", "pass"),
-        _in_folder(descriptors.test_a_file_that_cannot_be_opened_costs_no_seat),
+        in_process(descriptors.test_a_file_that_cannot_be_opened_costs_no_seat),
     ),
     "idle connections of the http port lock probes out": (
         edited(Doors, "opened", "if len(self._open) >= limits.CONNECTIONS_MAX:", "if False:"),
-        _on_loop(doors.test_more_idle_connections_than_the_bound_lock_no_probe_out),
+        in_process(doors.test_more_idle_connections_than_the_bound_lock_no_probe_out),
     ),
     "the first request over http may take for ever": (
         edited(Door, "connection_made", "self.within(limits.REQUEST_SECONDS)", "pass"),
-        _limited(doors.test_a_request_that_does_not_come_ends_its_connection, b""),
+        in_process(doors.test_a_request_that_does_not_come_ends_its_connection, b""),
     ),
     "a peer may take for ever to read a page": (
         edited(Door, "pause_writing", "self.within(limits.STALLED_SECONDS)", "pass"),
-        _limited(doors.test_an_answer_that_is_not_read_ends_its_connection),
+        in_process(doors.test_an_answer_that_is_not_read_ends_its_connection),
     ),
     "a request over http may be of any size": (
         edited(Door, "data_received", "if len(data) <= room:", "if True:"),
-        _on_loop(doors.test_requests_without_end_end_their_connection),
+        in_process(doors.test_requests_without_end_end_their_connection),
     ),
     "each stranger has a line of the log, however many they are": (
         edited(Seldom, "may", "or len(self._logged_at) >= limits.REFUSAL_LINES_MAX", ""),
-        _plain(seldom.test_each_subject_has_one_line_in_a_period_and_all_have_a_bound),
+        in_process(seldom.test_each_subject_has_one_line_in_a_period_and_all_have_a_bound),
     ),
     "a lack of descriptors is no alarm": (
         edited(listener, "descriptor_left", "problem.errno not in NO_DESCRIPTOR_ERRNOS", "True"),
-        _on_loop(doors.test_a_lack_of_descriptors_is_an_alarm_and_passes),
+        in_process(doors.test_a_lack_of_descriptors_is_an_alarm_and_passes),
     ),
     "a leader is away for a look at all garbage": (
         edited(Absences, "may_go", "not leads and ", ""),
-        _plain(absences.test_a_leader_stays_unless_it_is_alone),
+        in_process(absences.test_a_leader_stays_unless_it_is_alone),
     ),
     "two members are away at the same time": (
         edited(Absences, "may_go", " == self._slot", " in (self._slot, self._slot - 2)"),
-        _plain(absences.test_members_are_away_one_at_a_time_with_a_pause_between),
+        in_process(absences.test_members_are_away_one_at_a_time_with_a_pause_between),
     ),
     "a leader with too much garbage stays": (
         edited(Node, "_collect", "target is not None", "False"),
-        _on_loop(absences.test_a_leader_hands_over_for_a_look_at_all_garbage_and_then_takes_it),
+        in_process(absences.test_a_leader_hands_over_for_a_look_at_all_garbage_and_then_takes_it),
     ),
     "a member that lacks a descriptor dials no other": (
         edited(DialingSockets, "_make", "if self._spare is None:", "if False:"),
-        _patched(dialing.test_members_connect_again_while_no_descriptor_is_left),
+        in_process(dialing.test_members_connect_again_while_no_descriptor_is_left),
     ),
     "a member that lacks a descriptor accepts no other": (
         edited(
@@ -152,11 +80,11 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "error.errno in NO_DESCRIPTOR_ERRNOS and self._spares.give_up_one()",
             "False",
         ),
-        _patched(dialing.test_members_connect_again_while_no_descriptor_is_left),
+        in_process(dialing.test_members_connect_again_while_no_descriptor_is_left),
     ),
     "options of a queue or a consumer that are typed are dropped": (
         edited(options, "_keywords", "if value is not None", "if False"),
-        _typed(consume.test_every_option_of_a_consumer_that_is_typed_is_subscribed_with),
+        in_process(consume.test_every_option_of_a_consumer_that_is_typed_is_subscribed_with),
     ),
 }
 

@@ -5,159 +5,125 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-
 from node.backup import file, restoring
 from node.broker.pin_copies import ViewCopy
 from node.broker.pins import Pins
 from node.journal.snapshots.store import BodyHold, SnapshotStore
 from tests.machine import test_restored
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
 from tests.node.backup import test_file, test_restoring
 from tests.node.broker import test_pin_copies as copies
 from tests.node.broker import test_pins as pins
 from tests.node.journal import test_holds as holds
 
-
-def _test(work: Callable[[], None]) -> Hunt:
-    """A test without a fixture."""
-    return scenario(work, named(work))
-
-
-def _patching(work: Callable[[pytest.MonkeyPatch], None]) -> Hunt:
-    """A test that patches a limit."""
-
-    def run() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            work(patch)
-
-    return scenario(run, named(work))
-
-
-def _in_folder(work: Callable[[Path], None]) -> Hunt:
-    """A test in a new folder."""
-
-    def run() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            work(Path(folder))
-
-    return scenario(run, named(work))
-
-
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a pin at one index has the next entry in it too": (
         edited(Pins, "reaches", "one.index < index", "one.index <= index"),
-        _test(copies.test_a_pin_at_one_index_is_made_between_two_entries),
+        in_process(copies.test_a_pin_at_one_index_is_made_between_two_entries),
     ),
     "a pin of an index that is past is made all the same": (
         edited(Pins, "awaiting", "self._log.applied_index > index", "False"),
-        _test(copies.test_a_pin_at_one_index_is_made_between_two_entries),
+        in_process(copies.test_a_pin_at_one_index_is_made_between_two_entries),
     ),
     "pins that are awaited do not count": (
         edited(Pins, "refusal", " + [one.user for one in self._awaited]", ""),
-        _test(copies.test_awaited_pins_count_as_pins),
+        in_process(copies.test_awaited_pins_count_as_pins),
     ),
     "a replica that differs is a source": (
         edited(Pins, "unsound", "self._log.differs", "False"),
-        _test(pins.test_a_node_that_recovers_lags_or_knows_no_leader_is_no_source),
+        in_process(pins.test_a_node_that_recovers_lags_or_knows_no_leader_is_no_source),
     ),
     "a member that recovers is a source": (
         edited(Pins, "unsound", "waits is not None", "False"),
-        _test(pins.test_a_node_that_recovers_lags_or_knows_no_leader_is_no_source),
+        in_process(pins.test_a_node_that_recovers_lags_or_knows_no_leader_is_no_source),
     ),
     "a pin ends with its first lease": (
         edited(Pins, "used", "pin.until = self._now() + pin.lease_s", "pass"),
-        _test(pins.test_each_use_begins_the_lease_anew),
+        in_process(pins.test_each_use_begins_the_lease_anew),
     ),
     "pins may keep any amount of memory": (
         edited(Pins, "sweep", "sum(kept.values()) > limits.PINNED_MESSAGES_MAX", "False"),
-        _patching(pins.test_the_oldest_pin_ends_where_they_keep_too_much),
+        in_process(pins.test_the_oldest_pin_ends_where_they_keep_too_much),
     ),
     "a hold keeps no snapshot": (
         edited(BodyHold, "__init__", "store.pin(meta)", "store.short = store.short"),
-        _test(holds.test_what_the_newest_snapshot_needs_stays_through_later_ones),
+        in_process(holds.test_what_the_newest_snapshot_needs_stays_through_later_ones),
     ),
     "a disk that is short keeps what is held": (
         edited(SnapshotStore, "end_holds", "hold.end()", "pass"),
-        scenario(
-            lambda: holds.test_a_short_disk_ends_holds_first(30),
-            named(holds.test_a_short_disk_ends_holds_first),
-        ),
+        in_process(holds.test_a_short_disk_ends_holds_first, 30),
     ),
     "a piece of a state is given for any place": (
         edited(ViewCopy, "state", " or last.after != at", ""),
-        _patching(copies.test_the_pieces_of_a_state_are_its_canonical_bytes),
+        in_process(copies.test_the_pieces_of_a_state_are_its_canonical_bytes),
     ),
     "two readers make pieces of one state": (
         edited(ViewCopy, "state", "self._busy or ", ""),
-        _test(copies.test_one_reader_at_a_time_makes_pieces),
+        in_process(copies.test_one_reader_at_a_time_makes_pieces),
     ),
     "the entry that a reader has is sent again": (
         edited(ViewCopy, "entries", "bisect_right(page, above)", "bisect_right(page, above - 1)"),
-        _test(copies.test_entries_come_in_order_from_any_place),
+        in_process(copies.test_entries_come_in_order_from_any_place),
     ),
     "the checksum of a backup's record is not looked at": (
         edited(file._Reading, "_record", "not records.record_is_whole(", "False and bool("),
-        _in_folder(test_file.test_damage_anywhere_is_named_by_its_byte),
+        in_process(test_file.test_damage_anywhere_is_named_by_its_byte),
     ),
     "a backup may go on behind its end": (
         edited(file._Reading, "whole", "self._file.read(1)", "False"),
-        _in_folder(test_file.test_a_file_that_is_cut_off_is_no_backup),
+        in_process(test_file.test_a_file_that_is_cut_off_is_no_backup),
     ),
     "a backup replaces a file that came meanwhile": (
         edited(file.BackupWriter, "publish", "self.path.exists()", "False"),
-        _in_folder(test_file.test_a_file_that_came_meanwhile_stays),
+        in_process(test_file.test_a_file_that_came_meanwhile_stays),
     ),
     "a backup that was given up stays": (
         edited(file.BackupWriter, "abort", "os.unlink(self._made)", "pass"),
-        _in_folder(test_file.test_what_is_given_up_leaves_no_file),
+        in_process(test_file.test_what_is_given_up_leaves_no_file),
     ),
     "entries of a backup may come in any order": (
         edited(file.Backup, "note_entry", "index <= self._indexes[-1]", "False"),
-        _in_folder(test_file.test_entries_that_do_not_ascend_are_no_backup),
+        in_process(test_file.test_entries_that_do_not_ascend_are_no_backup),
     ),
     "sessions of the lost cluster go on in the restored one": (
         edited(test_restored, "as_new_cluster", "list(state.sessions)", "()"),
-        _test(test_restored.test_sessions_end_and_what_they_held_is_ready_uncounted),
+        in_process(test_restored.test_sessions_end_and_what_they_held_is_ready_uncounted),
     ),
     "a restored cluster numbers consumers as the lost one did": (
         edited(test_restored, "as_new_cluster", "state.next_consumer += NUMBERS_LEFT_OUT", "pass"),
-        _test(test_restored.test_no_number_of_the_lost_cluster_comes_again),
+        in_process(test_restored.test_no_number_of_the_lost_cluster_comes_again),
     ),
     "a restored cluster numbers queues as the lost one did": (
         edited(test_restored, "as_new_cluster", "state.next_queue += QUEUES_LEFT_OUT", "pass"),
-        _test(test_restored.test_no_number_of_the_lost_cluster_comes_again),
+        in_process(test_restored.test_no_number_of_the_lost_cluster_comes_again),
     ),
     "who has a durable consumer open keeps it through a restore": (
         edited(test_restored, "as_new_cluster", "consumer.durable += NUMBERS_LEFT_OUT", "pass"),
-        _test(
+        in_process(
             test_restored.test_a_durable_consumer_keeps_what_it_reserved_and_fences_who_has_it_open
         ),
     ),
     "a restored cluster has the name of the lost one": (
         edited(test_restoring, "check", "config.cluster_id == backup.cluster_id", "False"),
-        _in_folder(test_restoring.test_the_name_of_the_lost_cluster_and_what_is_there_are_refused),
+        in_process(test_restoring.test_the_name_of_the_lost_cluster_and_what_is_there_are_refused),
     ),
     "a restore goes into a folder with files": (
         edited(test_restoring, "check", "if found:", "if False:"),
-        _in_folder(test_restoring.test_the_name_of_the_lost_cluster_and_what_is_there_are_refused),
+        in_process(test_restoring.test_the_name_of_the_lost_cluster_and_what_is_there_are_refused),
     ),
     "a restore that was killed leaves an empty member that votes": (
         edited(restoring.Restore, "make", "recover=stamp", "recover=None"),
-        _in_folder(test_restoring.test_a_restore_that_stops_anywhere_leaves_a_member_that_recovers),
+        in_process(test_restoring.test_a_restore_that_stops_anywhere_leaves_a_member_that_recovers),
     ),
     "a restored member recovers for ever": (
         edited(restoring.Restore, "make", "journal.end_recovery()", "pass"),
-        _in_folder(test_restoring.test_every_node_begins_with_the_same_snapshot_and_its_entries),
+        in_process(test_restoring.test_every_node_begins_with_the_same_snapshot_and_its_entries),
     ),
     "a backup without a body is restored": (
         edited(restoring.Restore, "__init__", "missing is not None", "False"),
-        _in_folder(
+        in_process(
             test_restoring.test_a_backup_that_lacks_an_entry_is_found_before_any_folder_is_made
         ),
     ),

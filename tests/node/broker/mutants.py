@@ -5,13 +5,11 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from node.broker import views
 from node.broker.connections.admission import Admission
@@ -22,7 +20,9 @@ from node.broker.requests import publishing
 from node.broker.requests.publishing_across import PublishingAcross
 from node.broker.requests.queries import Queries
 from node.broker.requests.renewal import Renewals
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from node.server import Node
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_fair_turns as turns
 from tests.node.broker import test_leader_renewals as leader_renewals
@@ -30,51 +30,29 @@ from tests.node.broker import test_listings as listings
 from tests.node.broker import test_publish_across as across
 from tests.node.broker import test_sessions as sessions
 from tests.sim import test_reads as reads
-from tests.support import rawclient
 from tests.support.cluster import running
 from tests.support.skipping import SkippingLoop
 
+TEST_SECONDS = 10.0
+"""A bug may have a test of turns wait for ever."""
+
+
+@asynccontextmanager
+async def _leading() -> AsyncIterator[Node]:
+    """One node, which leads."""
+    with tempfile.TemporaryDirectory(prefix="fifo-mutant-") as folder:
+        async with running(Path(folder), count=1) as started:
+            yield await started.leader()
+
 
 def _test(work: Callable[[], Coroutine[Any, Any, None]]) -> Hunt:
-    """A test of the broker, on a loop of its own."""
-    return scenario(lambda: asyncio.run(asyncio.wait_for(work(), 10.0)), named(work))
+    """A test of the parts of the broker."""
+    return in_process(work, within_s=TEST_SECONDS)
 
 
-def _in_folder(work: Callable[[Path, pytest.MonkeyPatch], Coroutine[Any, Any, None]]) -> Hunt:
-    """A test of a node, on a loop of its own and in a new folder."""
-
-    async def cleaned(folder: Path, patch: pytest.MonkeyPatch) -> None:
-        try:
-            await work(folder, patch)
-        finally:
-            await rawclient.close_all()
-
-    def run() -> None:
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            loop = asyncio.Runner(loop_factory=SkippingLoop)
-            with loop:
-                loop.run(cleaned(Path(folder), patch))
-
-    return scenario(run, named(work))
-
-
-def _at_node(work: Callable[..., Coroutine[Any, Any, None]], *, patches: bool = False) -> Hunt:
-    """A test of one node that leads, on a loop and in a folder of its own."""
-
-    async def led() -> None:
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            try:
-                async with running(Path(folder), count=1) as started:
-                    leader = await started.leader()
-                    await (work(leader, patch) if patches else work(leader))
-            finally:
-                await rawclient.close_all()
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
-            runner.run(led())
-
-    return scenario(run, named(work))
+def _at_node(work: Callable[..., Coroutine[Any, Any, None]]) -> Hunt:
+    """A test of nodes, without waiting."""
+    return in_process(work, fixtures={"node": _leading}, loop=SkippingLoop)
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
@@ -118,11 +96,11 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "self._answering = frame, pieces",
             "list(pieces)",
         ),
-        _in_folder(turns.test_a_list_of_queues_is_made_in_pieces_while_other_clients_are_answered),
+        _at_node(turns.test_a_list_of_queues_is_made_in_pieces_while_other_clients_are_answered),
     ),
     "a renewal in pieces goes on without a lease": (
         edited(Renewals, "_pieces", "not self._may_grant() or ", ""),
-        _in_folder(turns.test_a_renewal_in_pieces_ends_where_the_leader_may_grant_no_more),
+        _at_node(turns.test_a_renewal_in_pieces_ends_where_the_leader_may_grant_no_more),
     ),
     "a renewal outlasts a lock that takes it along": (
         edited(Renewals, "_pieces", "self._locks.ends_together(whole)", "pass"),
@@ -132,46 +110,33 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a refused part of a publish does not end it": (
         edited(publishing, "joined", "if refused is not None:\n            break", "pass"),
-        scenario(
-            turns.test_the_first_refused_part_ends_a_publish,
-            named(turns.test_the_first_refused_part_ends_a_publish),
-        ),
+        in_process(turns.test_the_first_refused_part_ends_a_publish),
     ),
     "a publish to several queues needs the permission of none": (
         edited(PublishingAcross, "_may_all", "return all(rights.may(", "return True or all(("),
-        _in_folder(across.test_each_queue_needs_its_permission),
+        _at_node(across.test_each_queue_needs_its_permission),
     ),
     "a publish to several queues is one command however long that takes": (
         edited(PublishingAcross, "_may_all", "self._weight(asked) > _MOST", "False"),
-        _in_folder(across.test_what_takes_long_to_apply_goes_queue_by_queue_and_in_turns),
+        _at_node(across.test_what_takes_long_to_apply_goes_queue_by_queue_and_in_turns),
     ),
     "a repeat in a later part of a publish has its place in the part": (
         edited(publishing, "joined", "one.place + part * most", "one.place"),
-        scenario(
-            turns.test_the_first_refused_part_ends_a_publish,
-            named(turns.test_the_first_refused_part_ends_a_publish),
-        ),
+        in_process(turns.test_the_first_refused_part_ends_a_publish),
     ),
     "a session is called gone by a node that may lead no more": (
         edited(Admission, "_unknown", "if not current:", "if False:"),
         _at_node(
             sessions.test_no_client_hears_that_its_session_is_gone_before_that_is_certain,
-            patches=True,
         ),
     ),
     "a question is answered without a proof that this node leads": (
         edited(Reads, "ask", "self._rounds.led_at() >= now", "True"),
-        scenario(
-            reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds,
-            named(reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds),
-        ),
+        in_process(reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds),
     ),
     "an answer to an older round proves that this node leads": (
         edited(Reads, "look", "waiting[0].asked_at <= led_at", "led_at > 0"),
-        scenario(
-            reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds,
-            named(reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds),
-        ),
+        in_process(reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds),
     ),
     "delayed messages are shown by the time of the last entry": (
         edited(

@@ -6,27 +6,17 @@ of them where the extra `jwt` is not installed.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.tickets import Tickets
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
 from tests.node.http import test_callers as callers
-
-
-def _plain(work: Callable[..., None], *given: object) -> Hunt:
-    """A test without a loop, with these parameters."""
-    return scenario(lambda: work(*given), named(work))
-
-
-def _on_loop(work: Callable[..., Coroutine[Any, Any, None]], *given: object) -> Hunt:
-    """A test on a loop of its own."""
-    return scenario(lambda: asyncio.run(work(*given)), named(work))
 
 
 def _of_tokens() -> dict[str, tuple[Switch, Hunt]]:
@@ -39,7 +29,7 @@ def _of_tokens() -> dict[str, tuple[Switch, Hunt]]:
     refused = tokens.test_any_other_token_is_refused_in_words
 
     def is_refused(token: Callable[[], Any], words: str) -> Hunt:
-        return _on_loop(refused, token, words)
+        return in_process(refused, token, words)
 
     now_s = time.time
     key = tokens.KEY
@@ -91,27 +81,27 @@ def _of_tokens() -> dict[str, tuple[Switch, Hunt]]:
         ),
         "a token that was believed once is believed for ever": (
             edited(Tokens, "_verdict", "self._ended(known) or known", "known"),
-            _on_loop(tokens.test_a_token_is_believed_until_its_end_and_so_are_its_connections),
+            in_process(tokens.test_a_token_is_believed_until_its_end_and_so_are_its_connections),
         ),
         "a connection outlives its provider's token": (
             edited(Authentication, "_check_signed", "self._note_end(verdict)", "pass"),
-            _on_loop(tokens.test_a_token_is_believed_until_its_end_and_so_are_its_connections),
+            in_process(tokens.test_a_token_is_believed_until_its_end_and_so_are_its_connections),
         ),
         "the second of two tokens never ends": (
             edited(Authentication, "_renewed_signed", "self._note_end(verdict)", "pass"),
-            _on_loop(tokens.test_the_end_of_the_next_token_is_known_after_the_first_has_ended),
+            in_process(tokens.test_the_end_of_the_next_token_is_known_after_the_first_has_ended),
         ),
         "a key that was withdrawn goes on opening": (
             edited(Tokens, "_forget_withdrawn", "self._verified.clear()", "pass"),
-            _on_loop(tokens.test_a_key_that_is_withdrawn_ends_what_its_tokens_have_opened),
+            in_process(tokens.test_a_key_that_is_withdrawn_ends_what_its_tokens_have_opened),
         ),
         "connections of a key that was withdrawn stay": (
             edited(KeyRing, "holds", "not self.revision or any(", "True or any("),
-            _on_loop(tokens.test_a_key_that_is_withdrawn_ends_what_its_tokens_have_opened),
+            in_process(tokens.test_a_key_that_is_withdrawn_ends_what_its_tokens_have_opened),
         ),
         "each unknown key asks the provider": (
             edited(KeyRing, "unknown", "if (self._fetching is None and recent)", "if False"),
-            _on_loop(
+            in_process(
                 tokens.test_a_new_key_is_fetched_when_a_token_names_it_once_a_minute_at_most
             ),
         ),
@@ -120,20 +110,20 @@ def _of_tokens() -> dict[str, tuple[Switch, Hunt]]:
                 KeyRing, "_run", "self.problem = str(error)",
                 "self.problem = str(error); self.keys = ()",
             ),
-            _on_loop(
+            in_process(
                 tokens.test_keys_stay_while_their_address_is_down_and_a_new_one_is_asked_for_again
             ),
         ),
         "a secret is taken for a public key": (
             edited(jwt_keys, "_usable", 'given.get("use", "sig") != "sig"', "False"),
-            _plain(
+            in_process(
                 tokens.test_a_document_without_a_usable_key_is_refused,
                 jwks(key.jwk(use="enc")), "no usable key",
             ),
         ),
         "other groups of the configuration wait for the next log-in": (
             edited(Tokens, "renewed", "if signed.settings is self._settings:", "if True:"),
-            _on_loop(tokens.test_other_groups_of_the_configuration_hold_for_open_connections),
+            in_process(tokens.test_other_groups_of_the_configuration_hold_for_open_connections),
         ),
     }  # fmt: skip
 
@@ -141,11 +131,11 @@ def _of_tokens() -> dict[str, tuple[Switch, Hunt]]:
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a ticket that anyone made is taken": (
         edited(Tickets, "subject_of", "not hmac.compare_digest(mac, wanted)", "False"),
-        _plain(callers.test_a_ticket_is_for_its_subject_and_its_minute_and_of_nodes_that_share_a_secret),
+        in_process(callers.test_a_ticket_is_for_its_subject_and_its_minute_and_of_nodes_that_share_a_secret),
     ),
     "a ticket never ends": (
         edited(Tickets, "subject_of", "-limits.TICKET_MS < left_ms", "True"),
-        _plain(callers.test_a_ticket_is_for_its_subject_and_its_minute_and_of_nodes_that_share_a_secret),
+        in_process(callers.test_a_ticket_is_for_its_subject_and_its_minute_and_of_nodes_that_share_a_secret),
     ),
 }  # fmt: skip
 

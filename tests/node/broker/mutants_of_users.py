@@ -5,8 +5,6 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -20,36 +18,19 @@ from node.broker.connections.password_queue import PasswordQueue
 from node.broker.quotas import Quotas
 from node.broker.requests.proposer import Proposer
 from tests.machine import test_users as of_machine
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_authentication as logins
 from tests.node.broker import test_log_users as in_log
 from tests.node.broker import test_quotas as shares
 from tests.node.broker import test_users as users_of_file
-from tests.support import rawclient
 from tests.support.skipping import SkippingLoop
 
 
 def _test(work: Callable[[Path], Coroutine[Any, Any, None]]) -> Hunt:
-    """A test of the broker, on a loop and in a folder of its own."""
-
-    async def run() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                await work(Path(folder))
-            finally:
-                await rawclient.close_all()
-
-    def hunt() -> None:
-        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
-            runner.run(run())
-
-    return scenario(hunt, named(work))
-
-
-def _plain(work: Callable[..., None], *given: object) -> Hunt:
-    """A test without a loop, with these parameters."""
-    return scenario(lambda: work(*given), named(work))
+    """A test of the broker, without waiting."""
+    return in_process(work, loop=SkippingLoop)
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
@@ -96,17 +77,17 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
 LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
     "who guesses is served like all others": (
         edited(PasswordQueue, "_standing", "round(failed), unknown", "0, unknown"),
-        _plain(
+        in_process(
             logins.test_a_right_password_waits_for_one_hash_of_those_that_guess_at_fifty_addresses
         ),
     ),
     "one address is served until it has nothing left": (
         edited(PasswordQueue, "_rank", "job.place", "0"),
-        _plain(logins.test_addresses_that_have_failed_alike_are_served_in_turn),
+        in_process(logins.test_addresses_that_have_failed_alike_are_served_in_turn),
     ),
     "an address where a secret was right waits for first guesses": (
         edited(PasswordQueue, "_standing", "round(failed), unknown", "round(failed), False"),
-        _plain(
+        in_process(
             logins.test_an_address_where_a_secret_was_right_waits_for_no_first_guess,
             "all names",
             "token",
@@ -114,33 +95,33 @@ LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a known address waits for the guess that is under way": (
         edited(PasswordQueue, "_next", "len(under_way) > 1", "under_way"),
-        _plain(
+        in_process(
             logins.test_an_address_where_a_secret_was_right_overtakes_the_guess_under_way,
         ),
     ),
     "passwords that are equal wait in the order in which they came": (
         edited(PasswordQueue, "_next", "-1 if", "1 if"),
-        _plain(
+        in_process(
             logins.test_a_new_address_waits_for_two_of_fifty_first_guesses_before_it, "all names", 0
         ),
     ),
     "of passwords that are equal the newest is always next": (
         edited(PasswordQueue, "_next", "else 1", "else -1"),
-        _plain(
+        in_process(
             logins.test_a_new_address_waits_for_two_of_fifty_first_guesses_after_it, "all names"
         ),
     ),
     "a full queue drops who came last": (
         edited(PasswordQueue, "_drop_last", "self._rank(self._jobs[key]), ", ""),
-        _plain(logins.test_a_full_queue_of_passwords_drops_who_has_failed_most),
+        in_process(logins.test_a_full_queue_of_passwords_drops_who_has_failed_most),
     ),
     "wrong tokens are held against the passwords of their address": (
         edited(Authentication, "_wrong_token", "note_token(host)", "note(host, name) or 0.25"),
-        _plain(logins.test_the_refusal_of_a_wrong_token_waits_longer_each_time),
+        in_process(logins.test_the_refusal_of_a_wrong_token_waits_longer_each_time),
     ),
     "a right token waits like a password": (
         edited(Authentication, "check", "if mechanism in (TOKEN, JWT):", "if False:"),
-        _plain(logins.test_wrong_tokens_cost_their_neighbours_nothing),
+        in_process(logins.test_wrong_tokens_cost_their_neighbours_nothing),
     ),
 }
 
@@ -164,15 +145,15 @@ LOG_BUGS: dict[str, tuple[Switch, Hunt]] = {
             "if not any(user.operate and user.can_connect for",
             "if False and any(user.operate for",
         ),
-        _plain(of_machine.test_there_is_always_a_user_who_may_operate),
+        in_process(of_machine.test_there_is_always_a_user_who_may_operate),
     ),
     "of two changes of a user at once one is lost": (
         edited(users, "_stale", "if now == revision:", "if True:"),
-        _plain(of_machine.test_a_user_is_created_changed_and_removed_by_its_revision),
+        in_process(of_machine.test_a_user_is_created_changed_and_removed_by_its_revision),
     ),
     "a file is imported over the users of the log": (
         edited(users, "take_over", "if state.users_revision:", "if False:"),
-        _plain(of_machine.test_users_of_a_file_are_taken_over_once_and_all_at_once),
+        in_process(of_machine.test_users_of_a_file_are_taken_over_once_and_all_at_once),
     ),
 }
 

@@ -5,36 +5,18 @@ Owns the bugs, and the tests that hunt them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from node.cli import apply, definitions, diagnosis
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import each_case, in_process
 from tests.mutants.switch import Switch, edited, replaced
 from tests.node.cli import test_apply as applying
 from tests.node.cli import test_doctor as doctor
 
-
-def _plain(work: Callable[[], object]) -> Hunt:
-    return scenario(work, named(work))
-
-
-def _each_case(work: Any) -> Hunt:
-    """All parameters of a test."""
-    (mark,) = (one for one in work.pytestmark if one.name == "parametrize")
-
-    def run() -> None:
-        for case in mark.args[1]:
-            work(*case)
-
-    return scenario(run, named(work))
-
-
-_plan = _plain(applying.test_the_plan_declares_updates_and_leaves_alone_what_is_as_wanted)
-_order = _plain(applying.test_a_dead_letter_queue_comes_first_and_goes_last)
-_fixed = _plain(applying.test_what_cannot_change_stops_the_plan_before_any_change)
-_finding = _each_case(doctor.test_a_finding_is_made_of_what_provokes_it)
-_healthy = _plain(doctor.test_a_healthy_cluster_has_no_finding)
+_plan = in_process(applying.test_the_plan_declares_updates_and_leaves_alone_what_is_as_wanted)
+_order = in_process(applying.test_a_dead_letter_queue_comes_first_and_goes_last)
+_fixed = in_process(applying.test_what_cannot_change_stops_the_plan_before_any_change)
+_finding = each_case(doctor.test_a_finding_is_made_of_what_provokes_it)
+_healthy = in_process(doctor.test_a_healthy_cluster_has_no_finding)
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "apply deletes what the file lacks though it was not asked to": (

@@ -5,43 +5,28 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-
 from fifo.machine.read_side import ReadSide
 from node.http.console import verdicts
 from node.http.console.picture import Picture
 from node.http.console.samples import QueueSamples, Samples
 from node.http.console.watch import Conditions, ConsumerStates
 from tests.machine import test_pulse as pulse
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
 from tests.node.http import test_console as console
 
-
-def _plain(work: Callable[[], object]) -> Hunt:
-    return scenario(work, named(work))
-
-
-def _on_nodes(work: Callable[[Path], Awaitable[object]]) -> Hunt:
-    async def run() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            await work(Path(folder))
-
-    return scenario(lambda: asyncio.run(run()), named(work))
-
-
-_samples = _plain(console.test_a_sample_has_depths_and_the_growth_of_counters_since_the_one_before)
-_bounds = _plain(console.test_samples_are_bounded_in_time_and_queues_and_forget_deleted_ones)
-_restart = _plain(
+_samples = in_process(
+    console.test_a_sample_has_depths_and_the_growth_of_counters_since_the_one_before
+)
+_bounds = in_process(console.test_samples_are_bounded_in_time_and_queues_and_forget_deleted_ones)
+_restart = in_process(
     console.test_a_node_may_be_restarted_while_the_others_are_a_majority_that_keeps_up
 )
-_refusal = _plain(
+_refusal = in_process(
     console.test_a_refusal_names_the_node_the_reason_and_the_longest_time_that_is_known
 )
-_states = _plain(console.test_a_consumer_has_its_last_states_with_their_beginnings)
+_states = in_process(console.test_a_consumer_has_its_last_states_with_their_beginnings)
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a node is safe to restart though the others are no majority": (
@@ -66,7 +51,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "of two that say they lead the older term is believed": (
         edited(verdicts, "leader_in", "return max(", "return min("),
-        _plain(console.test_of_two_that_say_they_lead_the_one_of_the_later_term_is_believed),
+        in_process(console.test_of_two_that_say_they_lead_the_one_of_the_later_term_is_believed),
     ),
     "what was counted before the first sample is a peak in the chart": (
         edited(QueueSamples, "add", "since = counters if", "since = (0,) * len(counters) if"),
@@ -91,7 +76,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "self._since_ms = {one",
             "self._since_ms |= {one",
         ),
-        _plain(console.test_a_condition_has_the_time_at_which_it_was_first_seen_until_it_ends),
+        in_process(console.test_a_condition_has_the_time_at_which_it_was_first_seen_until_it_ends),
     ),
     "a consumer's state begins anew with each look": (
         edited(ConsumerStates, "look", "elif changes[-1][1] != state:", "else:"),
@@ -103,11 +88,11 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a user is shown the queues of others": (
         edited(Picture, "_changed", "rights.sees(row.name)", "True"),
-        _on_nodes(console.test_where_there_are_users_each_sees_the_part_that_is_its_own),
+        in_process(console.test_where_there_are_users_each_sees_the_part_that_is_its_own),
     ),
     "a queue that is paused has the pulse that it had": (
         edited(ReadSide, "queue_pulse", "queue.paused,", ""),
-        _plain(pulse.test_a_pause_changes_the_pulse),
+        in_process(pulse.test_a_pause_changes_the_pulse),
     ),
 }
 
