@@ -72,7 +72,9 @@ CELERY: Final = Plan(
         "test_tasks.py",
         "test_upgrade.py",
         "test_worker.py",
+        "test_nesting.py",
     ),
+    laid={"test_nesting.py": "celery_nesting.py"},
     options=("-p", "celery.contrib.pytest"),
     needs_redis=True,
     reasons={
@@ -83,6 +85,10 @@ CELERY: Final = Plan(
         ),
         "test_mem_leak_in_exception_handling::test_mem_leak_unhandled": _SAME_WITH_REDIS,
         "test_tasks::test_tasks::test_revoked_by_headers_complex_canvas": _SAME_WITH_REDIS,
+        "test_tasks::test_task_replacement::test_replaced_task_nesting_level_0": (
+            "clears its flag after the task is sent, and so after the worker has set it, if that is"
+            " quick: test_nesting is the same test with the flag cleared first"
+        ),
         "test_tasks::test_trace_log_arguments": _SAME_WITH_REDIS,
     },
 )
@@ -113,7 +119,9 @@ DRAMATIQ: Final = Plan(
     options=("-o", "addopts="),  # its own ask for coverage
     reasons={
         "test_redis::test_redis_broker_can_connect_via_": "connects to Redis",
-        "test_results::test_messages_without_actor": "needs a result backend of Redis's",
+        "test_results::test_actors_results_are_backwards": (
+            "puts a result into a store by its key; ours sends each to the process that asked"
+        ),
         "test_stub_broker::test_stub_broker_raises_queue_error": "queues are declared by use",
         "test_worker::test_exception_from_actor_doesnt_leak": "its stand-in here keeps exceptions",
         "test_redis::test_redis_consumer_": "replaces private names of that broker",
