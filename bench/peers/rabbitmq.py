@@ -87,14 +87,16 @@ class RabbitMQ:
             f"cluster_formation.classic_config.nodes.{place} = {name}"
             for place, name in enumerate(names, 1)
         )
+        children = []
         for name, port, peer in zip(names, clients, distribution, strict=True):
             home = folder / name
             _configure(home, CONFIG.format(loopback=LOOPBACK, port=port, nodes=seeds))
             running.env = _environment(folder, home, name, epmd, peer)
             command = program("rabbitmq-server", self._folder)
             assert command is not None, "missing() says so before"
-            child = household.start(name, command, env=running.env)
-            # One after the other: the first makes the cluster, the others join it.
+            children.append(household.start(name, command, env=running.env))
+        # All at once: since 4.0 the first waits until it has seen the others before it goes on.
+        for name, child in zip(names, children, strict=True):
             await _started(running, name, child)
         together = set(running.ctl("cluster_status").split()) & set(names)
         if len(together) < NODES:

@@ -15,7 +15,7 @@ import pytest
 
 from bench.loopback import ClusterFailed
 from bench.peers import __main__ as command
-from bench.peers import nats, picture, rabbitmq, worker
+from bench.peers import debian, nats, picture, rabbitmq, worker
 from bench.peers.drivers import RECONNECT_S
 from bench.peers.figures import FIGURES, PAUSE, Measured, figures_of, rows_of
 from bench.peers.meeting import Meeting, Times
@@ -127,6 +127,20 @@ def test_the_worst_line_comes_first_and_runs_of_some_systems_add_up(
         "| a: wait | 2.00 | 2.00 (1.00 to 3.0) | 0.50 (0.25 to 1.50) |",
         "| a: rate | 8,000 | 5.0 (4.0 to 6.0) |  |",
     ]
+
+
+def test_programs_of_another_release_enter_its_folder_and_an_old_folder_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "the root"
+    debian.write_programs(tmp_path, root)
+    assert RabbitMQ(tmp_path).missing() is None
+    script = (tmp_path / "rabbitmqctl").read_text()
+    assert f"sh '{root}' /usr/lib/rabbitmq/bin/rabbitmqctl" in script
+    monkeypatch.setattr("shutil.which", lambda tool: f"/usr/bin/{tool}")
+    assert debian.main([str(tmp_path)]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert (tmp_path / "rabbitmqctl").exists()
 
 
 @pytest.mark.slow
