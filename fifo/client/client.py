@@ -75,7 +75,6 @@ from fifo.client.views import (
 )
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
-    Audit,
     Close,
     Declare,
     EndSession,
@@ -94,6 +93,7 @@ from fifo.wire.messages import (
 )
 from fifo.wire.messages import Message as WireMessage
 from fifo.wire.messages import Status as StatusRequest
+from fifo.wire.operating import Audit
 from fifo.words import bounds
 
 _log = logging.getLogger("fifo.client")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Unpack
 
-from fifo.client import checks, matching, redriving
+from fifo.client import checks, redriving
 from fifo.client.connection.session import Session
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.message import StoredMessage
@@ -24,7 +24,8 @@ from fifo.client.views import DeadLetterGroup, PlaceView, view, views
 from fifo.wire import Buffer
 from fifo.wire import limits as wire
 from fifo.wire.columns import Publication, pack_publication
-from fifo.wire.messages import Find, MessageAction, Ok, Peeked, Redrive
+from fifo.wire.messages import Ok, Peeked, Redrive
+from fifo.wire.operating import Find, MessageAction
 from fifo.words.actions import ACTIONS
 
 Action = Literal["retry", "unlock", "delay", "cancel", "delete", "terminate", "move", "resend"]
@@ -83,7 +84,7 @@ class MessageVerbs:
         """Look through a queue, wherever its messages stand: all of them, or those with a key.
 
         `exception_type`, `stack_line` (as dead letters are grouped by), `headers` and `older_than`
-        (since it was published) are looked at here, of each message of a page. A page may hold
+        (since it was published) are looked at by the node, of 500 messages for a page. It may hold
         fewer than `limit`, even none, and not be the last: go on with `after`.
         """
         checks.name(queue, "queue")
@@ -92,11 +93,21 @@ class MessageVerbs:
         wanted = checks.key(key) or None
         checks.integer(limit, "limit", 1, wire.FIND_MESSAGES_MAX)
         checks.integer(after, "after", 0, 2**63 - 1)
-        wants = match(conditions)
-        page = await self._find(Find(queue, None, wanted, place, after, limit), timeout)
-        now = matching.now(self._session.environment.wall())
-        found = tuple(message for message in page.messages if wants.fits(message, now))
-        return FoundPage(found, page.after)
+        wants = match(conditions, self._session.environment.wall())
+        request = Find(
+            queue,
+            None,
+            wanted,
+            place,
+            after,
+            limit,
+            wants.exception_type,
+            wants.stack_line,
+            wants.named_headers,
+            wants.published_by_ms,
+        )
+        page = await self._find(request, timeout)
+        return FoundPage(tuple(filter(wants.fits, page.messages)), page.after)
 
     async def move_found(
         self,

@@ -28,6 +28,7 @@ from fifo.client.errors import (
     ProtocolError,
     Timeout,
 )
+from fifo.client.matching import Match, match
 from fifo.client.views import ConsumerView, QueueView, View, views
 from fifo.wire import limits as wire
 from fifo.wire.messages import Message as WireMessage
@@ -37,6 +38,7 @@ from fifo.wire.pins import Page, Paged, Pin, PinQuery, Unpin
 ScanState = Literal["ready", "locked", "delayed", "dead"]
 
 _PLACES: Final = ("ready", "locked", "delayed")
+_ANY: Final = Match()
 _NEXT_NODE: Final = (ConnectionLost, Overloaded, Timeout)
 """Answers after which another node is asked."""
 
@@ -51,6 +53,10 @@ class ScanKeywords(TypedDict, total=False):
     reason: str
     """Of dead letters: `terminated`, `max_deliveries`, `expired`, `overflow`."""
     exception_type: str
+    stack_line: str
+    """Of dead letters: the line of the stack by which they are grouped."""
+    older_than: Duration
+    """Since it was published, by the clock of this program."""
     bodies: bool
     """False: leave bodies, keys and headers at the node; each message is empty then."""
 
@@ -236,6 +242,10 @@ class PinnedView:
         checks.headers(headers)
         if len(headers) > wire.PAGE_HEADERS_MAX:
             raise InvalidArgument(f"headers: name {wire.PAGE_HEADERS_MAX} at most")
+        wants = match(
+            {name: wanted.get(name) for name in ("stack_line", "older_than")},
+            self._session.environment.wall(),
+        )
         request = Page(
             self._name,
             queue,
@@ -248,6 +258,8 @@ class PinnedView:
             wanted.get("reason"),
             wanted.get("exception_type"),
             wanted.get("bodies", True),
+            wants.stack_line,
+            wants.published_by_ms,
         )
         frame = await self._link.ask(request, self._session.patience(timeout))
         message = frame.message
@@ -255,7 +267,7 @@ class PinnedView:
             raise ProtocolError(f"expected Paged, got {type(message).__name__}")
         environment = self._session.environment
         delivery = Delivery(message, frame.raw, environment.monotonic(), environment.wall())
-        return scanned_page(message, delivery, self)
+        return scanned_page(message, delivery, self, wants)
 
     def scan(
         self,
@@ -333,8 +345,11 @@ class Scan:
                 yield message
 
 
-def scanned_page(message: Paged, delivery: Delivery, view: Shown) -> ScannedPage:
-    """The messages of a page. Raises ProtocolError where it contradicts itself."""
+def scanned_page(
+    message: Paged, delivery: Delivery, view: Shown, wants: Match = _ANY
+) -> ScannedPage:
+    """The messages of a page that are wanted: a node of 0.1.0 looks neither at stacks nor at ages.
+    Raises ProtocolError where the page contradicts itself."""
     if sum([one[0] for one in message.spots]) != delivery.count:
         raise ProtocolError("the spots of a page do not add up")
     spots: list[_Spot] = []
@@ -343,7 +358,12 @@ def scanned_page(message: Paged, delivery: Delivery, view: Shown) -> ScannedPage
         spots.extend(() if spots else _spots(message))
         return ScannedMessage(one, at, spots[at], view)
 
-    return ScannedPage(Delivered([Stretch(delivery, 0, delivery.count)], make), message.after)
+    stretches = [Stretch(delivery, 0, delivery.count)]
+    if wants != _ANY:
+        chosen = (make(delivery, at) for at in range(delivery.count))
+        fits = [wants.is_old(one) and wants.fits_letter(one) for one in chosen]
+        stretches = [Stretch(delivery, at, 1) for at, fit in enumerate(fits) if fit]
+    return ScannedPage(Delivered(stretches, make), message.after)
 
 
 def _spots(message: Paged) -> Iterator[_Spot]:

@@ -13,7 +13,8 @@ from fifo.client import checks
 from fifo.client.connection.session import Session
 from fifo.client.durations import Duration
 from fifo.client.errors import ProtocolError
-from fifo.wire.messages import ManageUser, Ok
+from fifo.wire.messages import Ok
+from fifo.wire.operating import ManageUser
 
 UserAction = Literal["add", "set", "remove", "add_token", "revoke_token", "import", "password"]
 
@@ -51,8 +52,9 @@ class UserVerbs:
         `loopback`, lists of patterns `declare`, `publish`, `consume`, `manage`, `subjects` and
         `shares`; `add_token` takes `token` (its name), `digest` (SHA-256 of its text) and
         `ends_ms`; `revoke_token` takes `token`; `password` takes `password` alone, and no name.
-        `import` takes over the users of the leader's file, once. Raises InvalidArgument where
-        another change came first.
+        `import` takes over the users of the leader's file, once. With `revision`, as `log_users`
+        shows it, only the user as it was seen is changed. Raises InvalidArgument where another
+        change came first.
         """
         checks.one_of(action, "action", *UserAction.__args__)  # type: ignore[attr-defined]
         if action not in ("import", "password") or name is not None:

@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack
 
-from fifo.wire import limits, pins
+from fifo.wire import limits, operating, pins
 from fifo.wire.errors import Code, LocalProtocolError, RemoteProtocolError
 from fifo.wire.fields import U63_MAX, FieldError
 from fifo.wire.messages import REGISTRY, Message, from_fields
 
-_ENTERED: Final = pins.__name__
-"""The module that enters messages of its own into the registry, when it is imported."""
+_ENTERED: Final = (operating.__name__, pins.__name__)
+"""The modules that enter messages of their own into the registry, when they are imported."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes; a memoryview must be one of single bytes, for its length is taken as a number of bytes."""

@@ -84,6 +84,8 @@ class Page(Message):
     reason: MaybeText = None
     exception_type: MaybeText = None
     bodies: Flag = True
+    stack_line: MaybeText = None
+    published_by_ms: Number = 0
 
 
 @on_wire(64)

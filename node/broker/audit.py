@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from fifo.machine.contract import Machine, Refused, Reply
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
+from fifo.wire.operating import ManageUser, MessageAction
 from fifo.wire.upgrading import FinishUpgrade
 from node.broker import limits
 from node.journal.audit import AuditFiles, Line
@@ -35,11 +36,11 @@ AUDITED: Final[Mapping[type[Message], str]] = {
     wire.QueueAction: "queue_action",
     wire.Move: "move",
     wire.Redrive: "redrive",
-    wire.MessageAction: "message_action",
+    MessageAction: "message_action",
     wire.EndSession: "end_session",
     wire.ForgetProducer: "forget_producer",
     wire.TransferLeadership: "transfer_leadership",
-    wire.ManageUser: "user",
+    ManageUser: "user",
     FinishUpgrade: "finish_upgrade",
 }
 """The requests that change what an operator set, or do an operator's work. Publishing, consuming
@@ -72,7 +73,7 @@ def noted(message: Message, user: str, address: str, client: str, outcome: str =
     """The plain form of a note about a request, for an entry."""
     kind = type(message)
     verb = getattr(message, "action", None) or AUDITED[kind]
-    if kind is wire.ManageUser:
+    if kind is ManageUser:
         verb = f"user_{verb}"
     queue = getattr(message, "queue", None)
     return [NOTE, user, address, client, verb, queue, _what(message), outcome]

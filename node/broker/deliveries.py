@@ -25,6 +25,7 @@ from fifo.wire.messages import Deliver as DeliverFrame
 from fifo.wire.messages import Peeked
 from fifo.words.bounds import PRIORITY_DEFAULT
 from fifo.words.settlement import AttemptOutcome, Reason
+from fifo.words.stacks import stack_line
 from node.broker import limits
 from node.raft import NotCached
 
@@ -279,3 +280,11 @@ def has_headers(run: Run, wanted: Mapping[str, str], read: ReadArea) -> bool:
     except columns.ColumnError:
         return False  # A foreign client sent headers that cannot be decoded: they match nothing.
     return all(headers.get(name) == value for name, value in wanted.items())
+
+
+def line_of(letter: DeadLetter, read: ReadArea) -> str:
+    """The line of a dead letter's stack that names the place; the stack may lie in the log."""
+    stack = letter.stack
+    if isinstance(stack, TextPlace):
+        stack = str(read(stack.index)[stack.at : stack.at + stack.size], "utf-8", "replace")
+    return stack_line(stack)

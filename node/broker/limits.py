@@ -335,6 +335,9 @@ within a heartbeat. One that is further behind is no source."""
 PIN_RANGES_MAX: Final = 1_000
 """Ranges that a queue is cut into: tasks of a scan."""
 
+FIND_LOOKED_MESSAGES: Final = 500
+"""Messages that one find with conditions looks at, as a page of a view does."""
+
 PAGE_HEADERS_MESSAGES: Final = 500
 """Messages of one page that are looked at where headers are named: three milliseconds."""
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from fifo.wire import messages as wire
 from fifo.wire import pins
 from fifo.wire.messages import Message
+from fifo.wire.operating import Audit, Find, ManageUser, MessageAction
 from fifo.wire.upgrading import FinishUpgrade
 from node.broker import limits
 from node.users import Permission, Quota, Token, User
@@ -152,7 +153,7 @@ def _move(rights: Rights, message: wire.Move) -> Refusals:
     yield rights.lacks(message.target, PUBLISH)
 
 
-def _act(rights: Rights, message: wire.MessageAction) -> Refusals:
+def _act(rights: Rights, message: MessageAction) -> Refusals:
     """The source of a dead letter that goes back is asked for when it has been found."""
     yield rights.lacks(message.queue, MANAGE)
     if message.target is not None and message.target != message.queue:
@@ -213,7 +214,7 @@ def _finish_upgrade(rights: Rights, message: Message) -> Refusals:
         yield f"user {rights.user.name} may not finish an upgrade (operate = true)"
 
 
-def _manage_user(rights: Rights, message: wire.ManageUser) -> Refusals:
+def _manage_user(rights: Rights, message: ManageUser) -> Refusals:
     """A user who knows its password may change it, and no more."""
     if message.action == OWN_PASSWORD:
         if not rights.by_password:
@@ -253,8 +254,8 @@ _NEEDS.update(
         wire.QueueQuery: _query,
         wire.Move: _move,
         wire.Redrive: _redrive,
-        wire.Find: _on(CONSUME, MANAGE),
-        wire.MessageAction: _act,
+        Find: _on(CONSUME, MANAGE),
+        MessageAction: _act,
         pins.Pin: _pin,
         pins.Unpin: _everybody,
         pins.PinQuery: _pin_query,  # A list holds only queues that the user may see.
@@ -263,7 +264,7 @@ _NEEDS.update(
         wire.Status: _status,
         wire.TransferLeadership: _operate,
         FinishUpgrade: _finish_upgrade,
-        wire.ManageUser: _manage_user,
-        wire.Audit: _audit,
+        ManageUser: _manage_user,
+        Audit: _audit,
     }
 )

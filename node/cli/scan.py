@@ -15,9 +15,11 @@ import fifo
 from fifo.client.json_forms import scanned_view
 from fifo.client.scanning import cursor_parts
 from node.cli import output
+from node.cli.conditions import OlderThan, StackLine
 from node.cli.messages import MESSAGE_COLUMNS, message_row
 from node.cli.session import Json, Url, run
 from node.cli.tables import Column
+from node.cli.text import duration
 from node.cli.text import headers as read_headers
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ def scan(
     exception: Annotated[
         str | None, typer.Option(help="Only dead letters of this exception.", metavar="TYPE")
     ] = None,
+    stack_line: StackLine = None,
+    older_than: OlderThan = None,
     limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of messages; 0: all.", metavar="N")
     ] = 100,
@@ -65,6 +69,8 @@ def scan(
         "headers": read_headers(header or []),
         "reason": reason,
         "exception_type": exception,
+        "stack_line": stack_line,
+        "older_than": None if older_than is None else duration(older_than),
     }
     given = {name: value for name, value in wanted.items() if value}
 

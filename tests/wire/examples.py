@@ -9,7 +9,6 @@ from typing import Final
 from fifo.wire import encode
 from fifo.wire.messages import (
     Alive,
-    Audit,
     Authenticate,
     Cancel,
     Challenge,
@@ -21,14 +20,11 @@ from fifo.wire.messages import (
     Durable,
     EndSession,
     Error,
-    Find,
     ForgetProducer,
     Get,
     Got,
     Hello,
-    ManageUser,
     Message,
-    MessageAction,
     Move,
     Notice,
     NoticeAck,
@@ -56,6 +52,7 @@ from fifo.wire.messages import (
     Update,
     Welcome,
 )
+from fifo.wire.operating import Audit, Find, ManageUser, MessageAction
 from fifo.wire.pins import Page, Paged, Pin, PinPiece, PinQuery, PinRead, Unpin
 from fifo.wire.upgrading import FinishUpgrade
 
@@ -173,7 +170,10 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     TransferLeadership("n2"),
     ForgetProducer("loader"),
     EndSession("00c0ffee"),
-    Find("orders", "1.9.42", b"k", "locked", 17, 5),
+    Find(
+        *("orders", "1.9.42", b"k", "locked", 17, 5, "ValueError", "at Shop.pay"),
+        *((("n", "1"),), 1_700_000_000_000),
+    ),
     MessageAction(
         "orders", "1.9.42", "resend", "17-5-3-0", "later", 500, "busy", "by hand", ((0, 4),)
     ),
@@ -183,7 +183,8 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Unpin(b"p" * 16),
     PinQuery(b"p" * 16, "consumers", "orders", 7, 100),
     Page(
-        b"p" * 16, "orders", 17, 99, 5, "dead", b"k", (("n", "1"),), "expired", "ValueError", False
+        *(b"p" * 16, "orders", 17, 99, 5, "dead", b"k", (("n", "1"),), "expired", "ValueError"),
+        *(False, "at Shop.pay", 1_700_000_000_000),
     ),
     Paged(
         "orders",

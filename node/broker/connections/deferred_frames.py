@@ -13,7 +13,7 @@ from typing import Any
 
 from fifo.machine.contract import Deliver, Run
 from fifo.wire import Buffer, Code, Frame, LocalProtocolError, encode
-from fifo.wire.messages import Resumed
+from fifo.wire.messages import Peeked, Resumed
 from node.broker import deliveries
 from node.broker.connections.connection import Connection
 from node.raft import NotCached
@@ -123,8 +123,7 @@ class PeekAnswer:
         try:
             if deliveries.count_at_hand(self._runs, self._area) < len(self._runs):
                 return frame
-            answer, raw = deliveries.peeked(self._queue, self._runs, self._area)
-            answer = replace(answer, places=self._places, after=self._after)
+            answer, raw = self._answer()
             frame = encode(answer, self._correlation, raw)
             self._connection.answered(self._correlation)
         except IndexError:
@@ -135,6 +134,11 @@ class PeekAnswer:
         self.waits = False
         self._connection.end(0, len(self._runs))
         return frame
+
+    def _answer(self) -> tuple[Peeked, list[Buffer]]:
+        """The message and its raw part. All entries are at hand."""
+        answer, raw = deliveries.peeked(self._queue, self._runs, self._area)
+        return replace(answer, places=self._places, after=self._after), raw
 
     def _area(self, index: int) -> memoryview:
         """Read one area and keep it: not all of them may be in memory at the same time."""

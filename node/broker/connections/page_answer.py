@@ -1,6 +1,6 @@
 """The answer to a page of a pinned view, made once all of its entries have been read.
 
-Owns the choice by headers, which lie in those entries, and the form of the answer. Must not know
+Owns the choice by what lies in those entries, and the form of the answer. Must not know
 how the page was found.
 """
 
@@ -12,6 +12,7 @@ from fifo.machine.contract import PLACES, Run, Seen
 from fifo.wire import Buffer, Code, Frame, LocalProtocolError, encode
 from fifo.wire.pins import Page, Paged
 from node.broker import deliveries
+from node.broker.conditions import Conditions
 from node.broker.connections.connection import Connection
 from node.broker.pins import Pin
 
@@ -47,6 +48,7 @@ class PageAnswer:
         after: int,
         read: deliveries.ReadArea,
         pin: Pin,
+        conditions: Conditions,
     ) -> None:
         """`frame` is the request, `found` the messages that it may be about."""
         assert isinstance(frame.message, Page), "it answers a page"
@@ -57,6 +59,7 @@ class PageAnswer:
         self._after = after
         self._read = read
         self._pin = pin
+        self._conditions = conditions
         self._areas: dict[int, memoryview] = {}
         self.waits = True
         connection.begin(0, len(found))
@@ -85,12 +88,7 @@ class PageAnswer:
 
     def _frame(self) -> list[Buffer]:
         request = self._request
-        wanted = dict(request.headers)
-        found = [
-            seen
-            for seen in self._found
-            if not wanted or deliveries.has_headers(seen.run, wanted, self._area)
-        ]
+        found = [seen for seen in self._found if self._conditions.fits(seen.run, self._area)]
         answer, raw = paged(request.queue, found, self._after, self._area, bodies=request.bodies)
         return encode(answer, self._correlation, raw)
 

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 import msgpack
 
 from fifo.wire import Code, Frame
-from fifo.wire.messages import Audit, Ok
+from fifo.wire.messages import Ok
+from fifo.wire.operating import Audit
 from node.broker import limits
 from node.broker.audit import AuditLog, Line
 from node.broker.connections.connection import Binding, Connection

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from fifo.machine.contract import DeadLetter, Reason, Run, TextPlace
-from fifo.words.stacks import stack_line
+from fifo.machine.contract import Reason, Run
 from node.broker import limits
-from node.broker.deliveries import ReadArea
+from node.broker.deliveries import ReadArea, line_of
 
 Group: TypeAlias = tuple[str, str, str, str]
 """Reason, source, exception type and the line of the stack; a reason of "" is no dead letter."""
@@ -73,11 +72,3 @@ class Groups:
             }
             for group, count in ordered
         ]
-
-
-def line_of(letter: DeadLetter, read: ReadArea) -> str:
-    """The line of a dead letter's stack that names the place; the stack may lie in the log."""
-    stack = letter.stack
-    if isinstance(stack, TextPlace):
-        stack = str(read(stack.index)[stack.at : stack.at + stack.size], "utf-8", "replace")
-    return stack_line(stack)

@@ -19,12 +19,15 @@ from fifo.machine.contract import (
     commands,
 )
 from fifo.wire import Code, Frame, columns
-from fifo.wire.messages import Find, MessageAction, Ok
+from fifo.wire.messages import Ok
+from fifo.wire.operating import Find, MessageAction
 from fifo.words.actions import ACTIONS, Action
-from node.broker import deliveries, views
+from node.broker import deliveries, limits, views
 from node.broker.clock import ClusterClock
+from node.broker.conditions import of_find
 from node.broker.connections.connection import Binding, Connection
 from node.broker.connections.deferred_frames import PeekAnswer
+from node.broker.connections.find_answer import FindAnswer
 from node.broker.lock_clock import LockClock
 from node.broker.reads import WhenCurrent
 from node.broker.requests.proposer import Proposer, message_of, refuse_no_queue
@@ -78,17 +81,24 @@ class OneMessage:
         if not self._machine.has_queue(message.queue):
             refuse_no_queue(connection, frame.correlation, message.queue)
             return
-        found, after = yield from self._machine.search(
-            message.queue, wanted, message.after, message.limit
-        )
+        conditions = of_find(message)
+        most = limits.FIND_LOOKED_MESSAGES if conditions.given else message.limit
+        found, after = yield from self._machine.search(message.queue, wanted, message.after, most)
+        found = [one for one in found if conditions.may_fit(one.run)]
+        if not conditions.read_the_log and len(found) > message.limit:
+            found, after = found[: message.limit], found[message.limit].position
         runs = deliveries.in_one_peek([one.run for one in found])
         if len(runs) < len(found):
-            after = found[len(runs)].position
-        shown = [self._shown(message.queue, one) for one in found[: len(runs)]]
-        answer = PeekAnswer(
-            connection, frame, message.queue, runs, self._read_area, tuple(shown), after
-        )
-        connection.send_deferred(answer)
+            found, after = found[: len(runs)], found[len(runs)].position
+        shown = tuple([self._shown(message.queue, one) for one in found])
+        if conditions.read_the_log:
+            connection.send_deferred(
+                FindAnswer(connection, frame, found, shown, after, self._read_area, conditions)
+            )
+        else:
+            connection.send_deferred(
+                PeekAnswer(connection, frame, message.queue, runs, self._read_area, shown, after)
+            )
 
     def _shown(self, queue: str, one: Standing) -> views.View:
         return views.standing_view(self._machine, self._locks, queue, one, self._clock.now_ms())

@@ -21,6 +21,7 @@ from fifo.wire.messages import Message, Ok
 from fifo.wire.pins import Page, Pin, PinPiece, PinQuery, PinRead, Unpin
 from fifo.words.settlement import REASONS
 from node.broker import deliveries, limits, views
+from node.broker.conditions import of_page
 from node.broker.connections.connection import Connection
 from node.broker.connections.page_answer import PageAnswer
 from node.broker.connections.piece_answer import PieceAnswer
@@ -253,18 +254,20 @@ class Pinned:
             refuse_no_queue(connection, frame.correlation, message.queue)
             return
         queue: PastQueue = yield from self._while_pinned(pin, pin.past.reading(message.queue))
-        apart = bool(message.headers)
+        conditions = of_page(message)
+        apart = conditions.read_the_log
         most = min(message.limit, limits.PAGE_HEADERS_MESSAGES) if apart else message.limit
         sought = Sought(message.state, message.key, message.reason, message.exception_type, apart)
         steps = queue.page(sought, message.after, message.before, most)
         found, after = yield from self._while_pinned(pin, steps)
+        found = [seen for seen in found if conditions.may_fit(seen.run)]
         if not message.bodies and not apart:
             found = [seen._replace(run=deliveries.without_body(seen.run)) for seen in found]
         fitting = deliveries.in_one_peek([seen.run for seen in found])
         if len(fitting) < len(found):
             after = found[len(fitting)].position
             found = found[: len(fitting)]
-        answer = PageAnswer(connection, frame, found, after, self._read_area, pin)
+        answer = PageAnswer(connection, frame, found, after, self._read_area, pin, conditions)
         connection.send_deferred(answer)
 
     # --- whole views ------------------------------------------------------------------------------

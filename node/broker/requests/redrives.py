@@ -32,10 +32,10 @@ from fifo.words.settlement import Reason
 from node.broker import limits
 from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
-from node.broker.deliveries import ReadArea, entries_of, has_headers
+from node.broker.deliveries import ReadArea, entries_of, has_headers, line_of
 from node.broker.proposals import Proposals, Waiter
 from node.broker.reads import WhenCurrent, at_once
-from node.broker.requests.dead_letters import Groups, line_of
+from node.broker.requests.dead_letters import Groups
 from node.broker.requests.proposer import Proposer, message_of, refuse_no_queue
 from node.broker.views import redrive_view
 from node.raft import NotCached

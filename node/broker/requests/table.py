@@ -12,6 +12,7 @@ from typing import Final
 
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
+from fifo.wire.operating import Audit, Find, ManageUser, MessageAction
 from fifo.wire.upgrading import FinishUpgrade
 from node.broker.requests.audit_reads import AuditReads
 from node.broker.requests.consuming import Consuming
@@ -70,14 +71,14 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.QueueAction: lambda term: term.queues.action,
     wire.QueueQuery: lambda term: term.queries.query,
     wire.Peek: lambda term: term.queries.peek,
-    wire.Find: lambda term: term.one_message.find,
-    wire.MessageAction: lambda term: term.one_message.act,
+    Find: lambda term: term.one_message.find,
+    MessageAction: lambda term: term.one_message.act,
     wire.Durable: lambda term: term.durables.durable,
     wire.Redrive: lambda term: term.redrives.redrive,
     wire.Move: lambda term: term.redrives.move,
     wire.EndSession: lambda term: term.people.end_session,
-    wire.ManageUser: lambda term: term.managing_users.manage,
-    wire.Audit: lambda term: term.audit_reads.read,
+    ManageUser: lambda term: term.managing_users.manage,
+    Audit: lambda term: term.audit_reads.read,
     wire.Close: lambda term: term.control.close,
     wire.TransferLeadership: lambda term: term.control.transfer,
     FinishUpgrade: lambda term: term.upgrading.finish,

@@ -18,6 +18,7 @@ from fifo.client import Client, InvalidArgument, PinnedView, ScanKeywords
 from fifo.client.json_forms import scanned_view
 from fifo.wire import Code
 from fifo.wire.limits import (
+    DURATION_MS_MAX,
     FIND_MESSAGES_MAX,
     LISTED_OF_QUEUE_MAX,
     PIN_LEASE_MS,
@@ -30,7 +31,7 @@ from node.http.api.problems import Problem
 from node.http.api.routes import LIMIT, QUEUE, Given, Route, number
 
 _STATES: Final = ("ready", "locked", "delayed", "dead")
-_FILTERS: Final = ("state", "key", "reason", "exception_type", "bodies")
+_FILTERS: Final = ("state", "key", "reason", "exception_type", "stack_line", "bodies")
 _LIMIT_DEFAULT: Final = 100
 
 
@@ -105,6 +106,8 @@ async def _messages(client: Client, given: Given) -> Any:
     if "header" in given:
         name, _, value = given["header"].partition("=")
         wanted["headers"] = {name: value}
+    if "older_than_ms" in given:
+        wanted["older_than"] = given["older_than_ms"] / 1000
     async with _pinned(client, given) as view:
         page = await view.page(
             given["queue"],
@@ -145,6 +148,8 @@ PINS: Final = (
            Param("reason", QUERY, "string", "Only dead letters of this reason.",
                  choices=tuple(REASONS)),
            Param("exception_type", QUERY, "string", "Only dead letters of this exception type."),
+           Param("stack_line", QUERY, "string", "Only dead letters with this line of the stack."),
+           number("older_than_ms", "Only what was published longer ago.", 0, DURATION_MS_MAX),
            Param("bodies", QUERY, "boolean", "`false`: without bodies, keys and headers."),
            number("cursor", "Where to go on: `next` of the page before.", 0, 2**63 - 1),
            number("limit", "Maximum number of messages.", 1, FIND_MESSAGES_MAX))),

@@ -7,6 +7,7 @@ import pytest
 from fifo.wire import messages as wire
 from fifo.wire import pins
 from fifo.wire.messages import Message
+from fifo.wire.operating import MessageAction
 from node.broker import limits, permissions
 from node.broker.permissions import Rights
 from node.broker.requests.table import HANDLERS
@@ -29,8 +30,8 @@ TABLE: list[tuple[Message, str]] = [
     (wire.QueueAction("q", "purge"), "manage:q"),
     (wire.QueueAction("q", "delete"), "manage:q"),
     (wire.Move("q", "d"), "manage:q publish:d"),
-    (wire.MessageAction("q", "1.1.1", "unlock"), "manage:q"),
-    (wire.MessageAction("q", "1.1.1", "move", target="d"), "manage:q publish:d"),
+    (MessageAction("q", "1.1.1", "unlock"), "manage:q"),
+    (MessageAction("q", "1.1.1", "move", target="d"), "manage:q publish:d"),
     (wire.Redrive("q", "d"), "manage:q publish:d"),
     (wire.Redrive("q", None, {"filter": {"source": "d"}}), "manage:q publish:d"),
     (wire.Redrive("q", "d", {"filter": {"source": "s"}}), "manage:q publish:d"),
