@@ -81,10 +81,15 @@ HEADERS_PREFIX: Final = "Fifo-Header-"
 """Headers of a request that become headers of the message."""
 
 API_CALLERS_MAX: Final = 32
-"""Sessions on behalf of HTTP callers, one for each user or token: half of the connections."""
+"""Sessions on behalf of HTTP callers, one for each user or token of fifo's own, and for each user
+and groups of a provider's tokens: half of the connections."""
 
 API_CALLER_IDLE_SECONDS: Final = 60.0
 """Such a session ends when it was unused for this long: between two looks of a person."""
+
+API_TOKENS_MAX: Final = 256
+"""Tokens of an identity provider in hand, 4 kB each at most; one that is let go of comes again with
+its caller's next request."""
 
 API_ANSWER_SECONDS: Final = 15.0
 """The time of a request to the API: half of what the port gives it (`ANSWER_SECONDS`)."""

@@ -281,6 +281,17 @@ class Authentication:
             self._note_end(verdict)
         return verdict
 
+    def believes(self, rights: Rights) -> bool:
+        """Whether a token of an identity provider that gave these rights is still believed. Changes
+        nothing, so that any thread may ask."""
+        signed = self._signed
+        return (
+            signed is not None
+            and rights.signed is not None
+            and rights.user.name not in self._rights
+            and signed.believes(rights.signed)
+        )
+
     def _ended(self, rights: Rights) -> Denied | None:
         token = rights.token
         if token is None or token.ends_ms is None or token.ends_ms > self._wall_ms():

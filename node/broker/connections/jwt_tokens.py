@@ -215,6 +215,11 @@ class Tokens:
         except TokenRefused as refused:
             return Denied(Code.AUTHENTICATION_FAILED, str(refused))
 
+    def believes(self, signed: Signed) -> bool:
+        """Whether a token is still believed that was verified before."""
+        now_ms = self._wall_ms()
+        return self.keys.holds(signed.key) and signed.ends_ms + limits.JWT_LEEWAY_MS > now_ms
+
     def _ended(self, rights: Rights) -> Denied | None:
         signed = rights.signed
         if signed is None or signed.ends_ms + limits.JWT_LEEWAY_MS > self._wall_ms():

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from fifo.client import (
+    AuthenticationFailed,
     Client,
     ClientClosed,
     Connecting,
@@ -36,7 +37,8 @@ class Credentials(NamedTuple):
     """A caller's user and password, or token, or subject of its certificate; nothing where there
     are no users.
 
-    `remote`: the address of one who changes something, which the audit log shows.
+    `remote`: the address of one who changes something, which the audit log shows. `groups`: of a
+    user that tokens of an identity provider prove, whichever of them.
     """
 
     user: str | None = None
@@ -44,6 +46,7 @@ class Credentials(NamedTuple):
     token: str | None = None
     subject: str | None = None
     remote: str | None = None
+    groups: frozenset[str] | None = None
 
 
 class Caller:
@@ -144,10 +147,16 @@ class Caller:
 
 
 class Callers:
-    """The open clients. `options` makes those of a connection."""
+    """The open clients. `options` makes those of a connection; `refused` is called with credentials
+    that the cluster refuses."""
 
-    def __init__(self, options: Callable[[Credentials], Options]) -> None:
+    def __init__(
+        self,
+        options: Callable[[Credentials], Options],
+        refused: Callable[[Credentials], None],
+    ) -> None:
         self._options = options
+        self._refused = refused
         self._callers: dict[Credentials, Caller] = {}
         self._ending: set[asyncio.Future[None]] = set()
 
@@ -178,6 +187,10 @@ class Callers:
             yield caller
         except (ClientClosed, SessionEnded):
             usable = False
+            raise
+        except AuthenticationFailed:
+            usable = False
+            self._refused(credentials)
             raise
         finally:
             caller.uses -= 1

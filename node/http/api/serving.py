@@ -31,6 +31,7 @@ from node.http.api.live import LiveQueues
 from node.http.api.params import gathered
 from node.http.api.places import Places
 from node.http.api.problems import Problem
+from node.http.api.provider_tokens import ProviderTokens
 from node.http.api.routes import Given, Route, Tagged
 from node.http.api.table import ROUTES
 
@@ -74,7 +75,8 @@ class Api:
         }
         self._large = bodies.Large()
         self._gets = Places(limits.API_GETS_MAX, limits.API_GETS_PER_USER_MAX, "gets under way")
-        self._callers = Callers(self.options)
+        self._tokens = ProviderTokens(lambda rights: node.authentication.believes(rights))
+        self._callers = Callers(self.options, self._tokens.forget)
         live = LiveQueues(lambda: node.broker.host.machine)
         self._events = Events(live, self._callers, self._about_node, node.broker.clock.now_ms)
 
@@ -109,6 +111,8 @@ class Api:
         if subject is not None:
             # Its key is the caller's alone: the node vouches for what it has seen, at each log-in.
             token = partial(self._node.authentication.ticket, subject)
+        if credentials.groups is not None:
+            token = partial(self._tokens.token, credentials)
         return Options(
             tuple(str(node.client) for node in self._node.config.nodes),
             user=credentials.user,
@@ -217,6 +221,8 @@ class Api:
         verdict = await self._check(request)
         if isinstance(verdict, Denied):
             raise Problem(verdict.code, verdict.text)
+        if verdict.signed is not None and credentials.token is not None:
+            credentials = self._tokens.note(credentials.token, verdict)
         return credentials, verdict
 
 
