@@ -7,7 +7,7 @@ machine refuses it where another one came first. Must not know how a secret is c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,8 @@ import msgpack
 
 from fifo.machine.contract import Command, Machine, Reply, commands
 from fifo.wire import Code, Frame
-from fifo.wire.messages import ManageUser, Ok
+from fifo.wire.messages import Ok
+from fifo.wire.operating import ManageUser
 from node.broker import limits, log_users
 from node.broker.connections.connection import Binding, Connection
 from node.broker.log_users import Fields
@@ -31,6 +32,9 @@ _CHANGES: Final[dict[str, Callable[[Fields, dict[str, Any]], Fields]]] = {
     "add_token": log_users.with_token,
     "revoke_token": log_users.without_token,
 }
+REVISION: Final = "revision"
+"""Beside the values of a change: only of the user as it was seen. A node of 0.1.0 refuses it."""
+
 _ACTIONS: Final = ("list", "import", "add", "remove", OWN_PASSWORD, *_CHANGES)
 
 
@@ -109,10 +113,11 @@ class ManagingUsers:
         record = known.get(name)
         if record is None:
             raise ValueError(f"there is no user {name!r}; there are: {', '.join(known) or 'none'}")
+        values, revision = _seen(message.values or {}, record.revision)
         if message.action == "remove":
-            return commands.RemoveUser(name, record.revision)
+            return commands.RemoveUser(name, revision)
         fields = _CHANGES[message.action](log_users.fields_now(record), values)
-        return commands.PutUser(name, fields, record.revision)
+        return commands.PutUser(name, fields, revision)
 
     def _import(self) -> Command:
         if self._machine.users():
@@ -124,6 +129,16 @@ class ManagingUsers:
         if not users:
             raise ValueError("the leader's file has no [[user]] section: add a user instead")
         return commands.ImportUsers(tuple((one.name, log_users.fields_of(one)) for one in users))
+
+
+def _seen(values: Mapping[str, Any], now: int) -> tuple[dict[str, Any], int]:
+    """The values of a change, and the revision of the user that it is of: by default that of now.
+    Raises ValueError."""
+    found = dict(values)
+    revision = found.pop(REVISION, now)
+    if type(revision) is not int or revision < 1:
+        raise ValueError(f"{REVISION}: must be that of the user as it was seen, not {revision!r}")
+    return found, revision
 
 
 def _of_oneself(message: ManageUser, asker: str) -> ManageUser:

@@ -86,7 +86,10 @@ def _operation(route: Route) -> dict[str, Any]:
                 "name": "If-Match",
                 "in": "header",
                 "required": False,
-                "schema": {"type": "string", "description": "The ETag that was seen; else 412."},
+                "schema": {
+                    "type": "string",
+                    "description": "The ETag, or the revision of a user, that was seen; else 412.",
+                },
             }
         )
     body = [param for param in route.params if param.where == BODY]

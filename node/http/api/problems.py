@@ -45,6 +45,9 @@ _STATUS: Final[Mapping[str, int]] = {
 }
 """A code that is not here is a fault of the node: 500."""
 
+_VERSIONS: Final = frozenset(("version", "revision"))
+"""In the detail of an error: the version that there is, which is not the one that was seen."""
+
 
 class Problem(Exception):
     """A refused request: a code of the protocol, and a text that says fact, value and fix."""
@@ -89,6 +92,6 @@ def of_error(error: FifoError, *, conditional: bool) -> Problem:
         code = Code.OVERLOADED
     else:
         code = Code.INTERNAL
-    versioned = isinstance(error.detail, dict) and "version" in error.detail
+    versioned = isinstance(error.detail, dict) and not _VERSIONS.isdisjoint(error.detail)
     status = 412 if conditional and versioned else None
     return Problem(code, str(error), status=status, detail=error.detail)

@@ -165,8 +165,13 @@ async def _log_users(client: Client, given: Given) -> Any:
 
 async def _manage_user(client: Client, given: Given) -> Any:
     values = _with_bytes(given.get("values") or {})
+    if "if_match" in given:
+        values["revision"] = _REVISION.read(given["if_match"])
     found = await client.manage_user(given["action"], given["user"], values or None)
     return {"user": given["user"], "done": given["action"], "is": found}
+
+
+_REVISION: Final = number("If-Match", "The user's revision.", 1, 2**63 - 1)
 
 
 async def _own_password(client: Client, given: Given) -> Any:
@@ -480,7 +485,7 @@ ROUTES: Final[tuple[Route, ...]] = (
               Param("action", PATH, "string", "What to do.", required=True,
                     choices=("add", "set", "remove", "add_token", "revoke_token")),
               Param("values", BODY, "object", "What it is to be; `digest` as hexadecimal digits."),
-          )),
+          ), conditional=True),
     Route("DELETE", "/producers/{producer}", "forget_producer", "Forget a named producer.",
           "manage on its queues", _forget_producer,
           (Param("producer", PATH, "string", "Its name.", required=True),)),
