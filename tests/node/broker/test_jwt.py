@@ -55,13 +55,15 @@ async def turns_until(look: Callable[[], bool]) -> None:
 class Bench:
     """A door with a provider whose keys, and the clock, the test has in its hands."""
 
-    def __init__(self, *keys: SigningKey, **changes: Any) -> None:
+    def __init__(
+        self, *keys: SigningKey, section: JwtSettings | None = None, **changes: Any
+    ) -> None:
         self.now = 1_000.0
         self.wall_s = time.time()
         self.reads = 0
         self.document: bytes | None = jwks(*keys)
         self.verdicts: list[Verdict] = []
-        self.settings = settings(NONE, **changes)
+        self.settings = section or settings(NONE, **changes)
         self.ring = KeyRing(self.settings, now=lambda: self.now, read=self._read)
         self.tokens = Tokens(self.settings, self.ring, self.wall_ms)
         self.door = Authentication(
