@@ -20,6 +20,7 @@ from tests.node.broker import mutants as broker
 from tests.node.broker import mutants_of_tokens as tokens
 from tests.node.broker import mutants_of_users as users
 from tests.node.cli import mutants as cli
+from tests.node.http import api_mutants as http
 from tests.node.http import console_mutants as console
 from tests.node.raft import mutants as raft
 from tests.sim import mutants as cluster
@@ -37,6 +38,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *users.MUTANTS,
     *tokens.MUTANTS,
     *backup.MUTANTS,
+    *http.MUTANTS,
     *console.MUTANTS,
     *cli.MUTANTS,
     *client.MUTANTS,

@@ -193,7 +193,7 @@ async def _exchange(api: Documented) -> None:
     assert len((await api.ok("publish_batch", queue="orders", messages=batch))["items"]) == 2
     assert len((await api.ok("peek", queue="orders"))["items"]) == 2
     taken = (await api.ok("get", queue="orders", count=9, lock_ms=30_000))["items"]
-    assert [each["body"] for each in taken] == ["two", "one"]
+    assert [each["body"] for each in taken] == ["one", "two"]
     (consumer,) = await api.items("consumers", queue="orders")
     assert consumer["held"] == 2
     assert len(await api.items("locks", queue="orders")) == 2
