@@ -1,4 +1,4 @@
-"""Pages of long lists: locks, consumers and producers of a queue, sessions.
+"""Pages of long lists: locks, delayed messages, consumers and producers of a queue, sessions.
 
 Owns this method of the client and the form of its answer. Must not know what a view shows.
 """
@@ -13,14 +13,23 @@ from fifo.client import checks
 from fifo.client.connection.session import Session
 from fifo.client.durations import Duration
 from fifo.client.errors import ProtocolError
-from fifo.client.views import ConsumerView, LockView, ProducerView, SessionView, View, views
+from fifo.client.views import (
+    ConsumerView,
+    DelayedView,
+    LockView,
+    ProducerView,
+    SessionView,
+    View,
+    views,
+)
 from fifo.wire import limits as wire
 from fifo.wire.messages import Ok, QueueQuery
 
-Listed = Literal["locks", "consumers", "producers", "sessions"]
+Listed = Literal["locks", "delayed", "consumers", "producers", "sessions"]
 
 _KINDS: Final[Mapping[str, type[View]]] = {
     "locks": LockView,
+    "delayed": DelayedView,
     "consumers": ConsumerView,
     "producers": ProducerView,
     "sessions": SessionView,
@@ -49,8 +58,8 @@ class ListVerbs:
         limit: int = 1000,
         timeout: Duration | None = None,
     ) -> ListedPage:
-        """Up to `limit` locks, consumers or producers of a queue, or sessions, behind the page that
-        gave `after`; what comes or goes meanwhile moves no other one."""
+        """Up to `limit` locks, delayed messages, consumers or producers of a queue, or sessions,
+        behind the page that gave `after`; what comes or goes meanwhile moves no other one."""
         checks.one_of(what, "what", *_KINDS)
         if what != "sessions" or queue is not None:
             checks.name(queue, "queue")

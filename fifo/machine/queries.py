@@ -359,19 +359,24 @@ def locks_of(
     return found
 
 
-def delayed_of(state: State, name: str, limit: int) -> list[Plain]:
-    """Up to `limit` delayed messages, the first to be due first."""
+def delayed_of(
+    state: State, name: str, limit: int, after: tuple[int, int] | None = None
+) -> list[Plain]:
+    """Up to `limit` delayed messages, the first to be due first; with `after` (due time, position)
+    those behind it."""
     queue = _named(state, name)
     if queue is None:
         return []
     found: list[Plain] = []
-    for due_ms, position in islice(queue.delays, limit):
+    delays = queue.delays if after is None else queue.delays.irange(after, inclusive=(False, False))
+    for due_ms, position in islice(delays, limit):
         record = queue.records.get(position)
         found.append(
             {
                 "message": ready.message_id(queue, position),
                 "cause": Cause(queue.delayed[position][1]).name.lower(),
                 "due_ms": due_ms,
+                "position": position,
                 "attempts": record.attempts if record else 0,
                 "failures": record.failures if record else 0,
             }

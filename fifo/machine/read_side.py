@@ -145,9 +145,12 @@ class ReadSide:
         its token in their order."""
         return queries.locks_of(self.state, name, limit, after)
 
-    def delayed_of(self, name: str, limit: int) -> list[Plain]:
-        """Up to `limit` delayed messages of a queue, the first to be due first."""
-        return queries.delayed_of(self.state, name, limit)
+    def delayed_of(
+        self, name: str, limit: int, after: tuple[int, int] | None = None
+    ) -> list[Plain]:
+        """Up to `limit` delayed messages of a queue, the first to be due first; those behind a due
+        time and position."""
+        return queries.delayed_of(self.state, name, limit, after)
 
     def peek(self, name: str, count: int) -> tuple[Run, ...]:
         """The next ready messages, without locking them."""

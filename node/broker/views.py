@@ -177,16 +177,25 @@ def standing_view(
 
 def delayed_of(machine: Machine, name: str, limit: int, now_ms: int) -> list[View]:
     """The delayed messages of a queue, the first to be due first. `now_ms` is cluster time."""
-    return [
-        {
-            "id": _id(one["message"]),
-            "cause": one["cause"],
-            "due_in_ms": max(0, one["due_ms"] - now_ms),
-            "attempt": one["attempts"],
-            "failures": one["failures"],
-        }
-        for one in machine.delayed_of(name, limit)
-    ]
+    return [_delayed(one, now_ms) for one in machine.delayed_of(name, limit)]
+
+
+def delayed_behind(
+    machine: Machine, name: str, limit: int, now_ms: int, after: tuple[int, int]
+) -> Iterator[tuple[tuple[int, int], View]]:
+    """The delayed messages behind a due time and position, each with its own."""
+    for one in machine.delayed_of(name, limit, after):
+        yield (one["due_ms"], one["position"]), _delayed(one, now_ms)
+
+
+def _delayed(one: View, now_ms: int) -> View:
+    return {
+        "id": _id(one["message"]),
+        "cause": one["cause"],
+        "due_in_ms": max(0, one["due_ms"] - now_ms),
+        "attempt": one["attempts"],
+        "failures": one["failures"],
+    }
 
 
 def producers_of(

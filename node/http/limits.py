@@ -32,8 +32,8 @@ UNANSWERED_BYTES_MAX: Final = 32 * 1024
 each other's answers."""
 
 API_BODY_BYTES_MAX: Final = 16 * 1024
-"""The body of a request to the API: options, or the edit of a small message. Half of what may be
-unanswered, so that it is refused and not cut."""
+"""The body of any other request to the API: options. Half of what may be unanswered, so that it is
+refused and not cut."""
 
 LARGE_BODY_SECONDS: Final = 1.0
 """More bytes than may be unanswered wait unread for a page that takes them, and not for long."""
@@ -42,7 +42,8 @@ HELD_BACK_BYTES_MAX: Final = 1024 * 1024
 """Bytes that wait so: what the system hands over at once, a few times."""
 
 API_BATCH_BYTES_MAX: Final = 3 * 512 * 1024
-"""The body of a batch of messages: the longest message as base64, and some more."""
+"""The body of a batch of messages, or of a message that is edited: the longest message as base64,
+and some more."""
 
 API_BATCH_MESSAGES_MAX: Final = 1_000
 """Messages of one batch: a few milliseconds of checks in one piece."""
@@ -157,11 +158,8 @@ QUEUE_VIEWS_MAX: Final = 64
 QUEUE_ITEMS_SHOWN: Final = 200
 """Locks, consumers and delayed messages of a queue on a page of its view."""
 
-QUEUE_ITEMS_MAX: Final = 10_000
-"""As far as pages go: the leader lists all items up to a page's end, and one answer has no more."""
-
-QUEUE_ITEMS_PER_SECOND: Final = 1_000
-"""A view is shared for so much longer: a page far behind costs the leader what the first does."""
+CURSOR_CHARACTERS_MAX: Final = 40
+"""The cursor of a page of a list: two numbers."""
 
 EVENTS_SECONDS: Final = 1.0
 """Between two events of a stream: what people follow with their eyes."""

@@ -1,8 +1,9 @@
-"""Pages of long lists: locks, consumers and producers of a queue, sessions; by a cursor.
+"""Pages of long lists: locks, delayed messages, consumers and producers of a queue, sessions.
 
 Owns the cursors and the size of a page. An item that comes or goes between two pages moves no other
-one: a cursor names the last item that was seen, by numbers that are never used again. Must not know
-who may see a queue: `permissions.py` does.
+one: a cursor names the last item that was seen, by numbers that are never used again, of a delayed
+message by the time at which it is due, too. Must not know who may see a queue: `permissions.py`
+does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from node.broker.refusals import plain
 from node.broker.requests.people import People
 from node.broker.requests.proposer import message_of, refuse_no_queue
 
-PAGES: Final = ("locks_page", "consumers_page", "producers_page", "sessions_page")
+PAGES: Final = ("locks_page", "delayed_page", "consumers_page", "producers_page", "sessions_page")
 """The queries that are answered here; their `prefix` is the cursor."""
 
 Cursor: TypeAlias = tuple[int, int]
@@ -58,32 +59,39 @@ class Pages:
             return
         found: list[Any] = []
         left_bytes = limits.LIST_BYTES_MAX
-        more = None
-        for row in self._rows(connection, query, cursor):
+        more, last = None, _START
+        for place, row in self._rows(connection, query, cursor):
             left_bytes -= len(msgpack.packb(plain(row)))
             if len(found) == query.limit or (left_bytes < 0 and found):
-                more = _place(query.query, found[-1])
+                more = f"{last[0]}.{last[1]}"
                 break
             found.append(plain(row))
+            last = place
             if len(found) % limits.LIST_PIECE == 0:
                 yield
         connection.send(Ok({"items": found, "next": more}), frame.correlation)
 
     def _rows(
         self, connection: Connection, query: QueueQuery, cursor: Cursor
-    ) -> Iterator[dict[str, Any]]:
-        """Rows of the page, and one more, so that its end is known."""
+    ) -> Iterator[tuple[Cursor, dict[str, Any]]]:
+        """Rows of the page with their places, and one more, so that its end is known."""
         machine, now_ms, most = self._machine, self._clock.now_ms(), query.limit + 1
         name, after = query.queue or "", cursor[0]
         match query.query:
             case "locks_page":
-                yield from views.locks_of(machine, self._locks, name, most, now_ms, cursor)
+                for row in views.locks_of(machine, self._locks, name, most, now_ms, cursor):
+                    yield (row["consumer"], row["token"]), row
+            case "delayed_page":
+                yield from views.delayed_behind(machine, name, most, now_ms, cursor)
             case "consumers_page":
-                yield from views.consumers_of(machine, name, most, after=after)
+                for row in views.consumers_of(machine, name, most, after=after):
+                    yield (row["consumer"], 0), row
             case "producers_page":
-                yield from views.producers_of(machine, name, most, now_ms, after)
+                for row in views.producers_of(machine, name, most, now_ms, after):
+                    yield (row["producer"], 0), row
             case _:
-                yield from self._people.sessions(connection.rights, after)
+                for row in self._people.sessions(connection.rights, after):
+                    yield (row["number"], 0), row
 
 
 def _cursor(text: str) -> Cursor | None:
@@ -104,16 +112,3 @@ def _wrong(query: QueueQuery, cursor: Cursor | None) -> str | None:
     if query.limit > LISTED_OF_QUEUE_MAX:
         return f"a page has at most {LISTED_OF_QUEUE_MAX} items, not {query.limit}"
     return None
-
-
-def _place(query: str, row: dict[str, Any]) -> str:
-    """The cursor behind a row."""
-    match query:
-        case "locks_page":
-            return f"{row['consumer']}.{row['token']}"
-        case "consumers_page":
-            return f"{row['consumer']}.0"
-        case "producers_page":
-            return f"{row['producer']}.0"
-        case _:
-            return f"{row['number']}.0"

@@ -96,11 +96,6 @@ def _listing(what: Listed) -> Work:
     return work
 
 
-async def _delayed(client: Client, given: Given) -> Any:
-    listed = await client.delayed(given["queue"], given.get("limit", _DEFAULT_LIMIT))
-    return {"items": [one.as_dict() for one in listed]}
-
-
 async def _peek(client: Client, given: Given) -> Any:
     messages: list[StoredMessage] = await client.peek(given["queue"], given.get("limit", 10))
     return {"items": [message_view(one) for one in messages]}
@@ -375,6 +370,7 @@ _CONDITIONS: Final = (
 
 _LISTS: Final[tuple[tuple[Listed, str, str], ...]] = (
     ("locks", "Locked messages, holders and deadlines, by consumer.", "consume or manage"),
+    ("delayed", "Delayed messages, the first to be due first.", "consume or manage"),
     ("consumers", "The consumers and their states, by number.", "consume or manage"),
     ("producers", "Named producers, by number.", "publish or manage"),
 )
@@ -431,9 +427,6 @@ ROUTES: Final[tuple[Route, ...]] = (
               (QUEUE, _BY_TEXT, LIMIT))
         for what, said, permission in _LISTS
     ),
-    Route("GET", "/queues/{queue}/delayed", "delayed", "Delayed messages, the first to be due"
-          " first; all of them page by page: messages?place=delayed.", "consume or manage",
-          _delayed, (QUEUE, LIMIT)),
     Route("GET", "/queues/{queue}/peek", "peek", "The next messages, without locking them.",
           "consume", _peek,
           (QUEUE, number("limit", "Maximum number of messages.", 1, PEEK_MESSAGES_MAX))),
@@ -457,9 +450,11 @@ ROUTES: Final[tuple[Route, ...]] = (
           "consume or manage", _message, (QUEUE, ID)),
     Route("POST", "/queues/{queue}/messages/{id}/copy", "copy", "Publish a copy of a message.",
           "consume or manage, and publish on the target", _copy,
-          (QUEUE, ID, text("target", "Queue of the copy.", required=True), *_EDIT)),
+          (QUEUE, ID, text("target", "Queue of the copy.", required=True), *_EDIT),
+          body_bytes_max=limits.API_BATCH_BYTES_MAX),
     Route("POST", "/queues/{queue}/messages/{id}/{action}", "act", "Act on one message by its id.",
-          "manage, and publish on the target", _act, _ACT, conditional=True),
+          "manage, and publish on the target", _act, _ACT, conditional=True,
+          body_bytes_max=limits.API_BATCH_BYTES_MAX),
     *EXCHANGES,
     *PINS,
     Route("GET", "/sessions", "sessions", "The user's sessions, or all, by number.", "any",

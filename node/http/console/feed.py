@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import web
 
-from fifo.client import Client, FifoError
+from fifo.client import Client, FifoError, InvalidArgument
+from fifo.client.listing import Listed
+from fifo.client.views import View
 from node.http import limits
 from node.http.api import problems
 from node.http.api.callers import Credentials
@@ -40,14 +42,13 @@ logger = logging.getLogger("fifo.http")
 PREFIX: Final = "/console/feed"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
-_LISTS: Final = ("locks", "consumers", "delayed")
+_LISTS: Final[tuple[Listed, ...]] = ("locks", "consumers", "delayed")
 
 
 class QueueView(NamedTuple):
     """The leader's word about a queue, being asked for since `asked_at` (monotonic seconds)."""
 
     asked_at: float
-    lasts: float
     answer: asyncio.Future[dict[str, Any]]
 
 
@@ -65,7 +66,7 @@ class Feed:
         self._members = Members(node)
         self.picture = Picture(node, self._samples, self._states)
         self.streams = Streams(self._overview, self._viewer, port)
-        self._queues: dict[tuple[Credentials, str, tuple[int, ...]], QueueView] = {}
+        self._queues: dict[tuple[Credentials, str, tuple[str, ...]], QueueView] = {}
         self._watching: asyncio.Task[None] | None = None
 
     def add_to(self, app: web.Application) -> None:
@@ -184,8 +185,8 @@ class Feed:
         a page of each, and samples."""
         name, rights = request.query.get("name", ""), viewer.rights
         seen = _seen(request)
-        pages = tuple(_number(request, what) for what in _LISTS)
-        shown = dict(await self._shared(viewer.credentials, name, pages))
+        cursors = tuple(_cursor(request, what) for what in _LISTS)
+        shown = dict(await self._shared(viewer.credentials, name, cursors))
         shown["consumers"] = [
             {**one, "changes": self._states.changes(one["consumer"])}
             for one in shown["consumers"] or ()
@@ -204,51 +205,50 @@ class Feed:
         return _json(json.dumps(shown))
 
     async def _shared(
-        self, credentials: Credentials, name: str, pages: tuple[int, ...]
+        self, credentials: Credentials, name: str, cursors: tuple[str, ...]
     ) -> dict[str, Any]:
-        """The leader's word about a queue, shared by the browsers of a user for a second, and for
-        longer where the page of a list is far from its beginning."""
-        key, now = (credentials, name, pages), time.monotonic()
+        """The leader's word about a queue, shared by the browsers of a user for a second."""
+        key, now = (credentials, name, cursors), time.monotonic()
         known = self._queues.get(key)
-        if known is None or (known.answer.done() and now - known.asked_at >= known.lasts):
+        old = known is None or now - known.asked_at >= limits.QUEUE_VIEW_SECONDS
+        if known is None or (known.answer.done() and old):
             self._queues.pop(key, None)
             while len(self._queues) >= limits.QUEUE_VIEWS_MAX:
                 self._queues.pop(next(iter(self._queues))).answer.cancel()
-            items = sum(map(_items_to, pages))
-            lasts = limits.QUEUE_VIEW_SECONDS * max(1.0, items / limits.QUEUE_ITEMS_PER_SECOND)
-            asking = asyncio.ensure_future(self._ask(credentials, name, pages))
-            known = self._queues[key] = QueueView(now, lasts, asking)
+            asking = asyncio.ensure_future(self._ask(credentials, name, cursors))
+            known = self._queues[key] = QueueView(now, asking)
         found = await asyncio.shield(known.answer)
         return {**found, "asked_ms_ago": int(1000 * (time.monotonic() - known.asked_at))}
 
     async def _ask(
-        self, credentials: Credentials, name: str, pages: tuple[int, ...]
+        self, credentials: Credentials, name: str, cursors: tuple[str, ...]
     ) -> dict[str, Any]:
         async with self._api.client(credentials) as client:
             queue = await client.queue(name)
-            asking = zip(_LISTS, pages, strict=True)
+            asking = zip(_LISTS, cursors, strict=True)
             found = await asyncio.gather(*(_page(client, what, name, at) for what, at in asking))
         return {
             "queue": queue.as_dict(),
             "page_size": limits.QUEUE_ITEMS_SHOWN,
-            "items_max": limits.QUEUE_ITEMS_MAX,
-            **dict(zip(_LISTS, found, strict=True)),
+            "next": {what: more for what, (_, more) in zip(_LISTS, found, strict=True)},
+            **{what: items for what, (items, _) in zip(_LISTS, found, strict=True)},
         }
 
 
-def _items_to(page: int) -> int:
-    """The number of items that the leader lists for a page: all up to its end."""
-    return min((page + 1) * limits.QUEUE_ITEMS_SHOWN, limits.QUEUE_ITEMS_MAX)
-
-
-async def _page(client: Client, what: str, name: str, page: int) -> list[dict[str, Any]] | None:
-    """A page of a list of what a queue has; None where the user may not see it."""
-    end = _items_to(page)
+async def _page(
+    client: Client, what: Listed, name: str, cursor: str
+) -> tuple[list[dict[str, Any]] | None, str | None]:
+    """A page of a list of what a queue has, None where the user may not see it; and the cursor of
+    the next one."""
+    most = limits.QUEUE_ITEMS_SHOWN
     try:
-        found = await getattr(client, what)(name, end)
+        page = await client.list_page(what, name, after=cursor or None, limit=most)
     except PermissionError:
-        return None
-    return [one.as_dict() for one in found[end - limits.QUEUE_ITEMS_SHOWN :]]
+        return None, None
+    except InvalidArgument:  # A leader of 0.1.0 knows no pages; or the cursor is none.
+        found: list[View] = await getattr(client, what)(name, most)
+        return [one.as_dict() for one in found], None
+    return [one.as_dict() for one in page.items], page.next
 
 
 def _json(text: str) -> web.Response:
@@ -264,6 +264,11 @@ def _seen(request: web.Request) -> Seen:
 def _number(request: web.Request, name: str) -> int:
     text = request.query.get(name, "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+def _cursor(request: web.Request, name: str) -> str:
+    text = request.query.get(name, "")
+    return text if len(text) <= limits.CURSOR_CHARACTERS_MAX else ""
 
 
 def _wall_ms() -> int:

@@ -54,7 +54,7 @@ def x5c(key: SigningKey) -> list[str]:
 
 @dataclass(frozen=True)
 class Provider:
-    """What a provider publishes, what its section says, and the claims of a token of ann's."""
+    """A provider: its document, its section of a file, and the claims of a token of ann's."""
 
     issuer: str
     section: str

@@ -112,10 +112,6 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         edited(Caller, "look", "message.is_lost or not await self._is_locked(message)", "True"),
         _unused,
     ),
-    "a caller that goes takes its messages along": (
-        edited(serving, "_unless_lost", "answer.cancel()", "return await answer"),
-        _hunt(exchanges.test_a_get_waits_and_a_caller_that_goes_takes_nothing_along),
-    ),
     "If-Match is not looked at": (
         edited(Api, "_given", 'route.conditional and "If-Match" in request.headers', "False"),
         _at_once,
@@ -126,10 +122,6 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a parameter that is not known is passed over": (
         edited(serving, "gathered", "raise _unknown(name, where, params)", "continue"),
-        _wrong,
-    ),
-    "a message larger than a body may be is cut by the connection": (
-        edited(bodies, "read", "(request.content_length or 0) > bytes_max", "False"),
         _wrong,
     ),
     "the audit log has a balancer's address": (

@@ -27,6 +27,7 @@ PAGES: Final = (
     ("queue", "queue/orders", "shop-worker-3"),
     ("dead", "dead/payments.dlq", "no answer from the bank"),
     ("raft", "raft", "elected, because"),
+    ("audit", "audit", "declare"),
 )
 SIZES: Final = ((1440, 900), (390, 844))
 

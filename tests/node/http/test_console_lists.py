@@ -159,3 +159,31 @@ async def test_a_filter_is_saved_by_the_browser_and_forgotten(
         await ann.opens(f"http://{leader.me.http}/#/queues")
         await ann.reads("3 queues")
         assert ann.complaints == []
+
+
+async def test_who_changed_what_is_read_page_by_page_and_comes_without_a_reload(
+    shared_cluster: SharedCluster, browser: BrowserProcess
+) -> None:
+    leader = await shared_cluster.leader()
+    async with fifo.connect(shared_cluster.url, name="desk") as client, person(browser) as ann:
+        for number in range(60):
+            await client.declare(fifo.QueueSpec(f"made.{number:02}"))
+        await client.update("made.00", max_length=9)
+        await ann.sees(1440, 900)
+        await ann.opens(f"http://{leader.me.http}/")
+        await ann.reads("Needs attention")
+        await ann.clicks_on("Audit")
+        await ann.reads("update made.00", "max_length: none → 9", "desk", "declare made.59")
+        rows = "document.querySelectorAll('.audit tbody tr').length"
+        assert await ann.js(rows) == 50
+        await ann.clicks_on("Show older changes")
+        await ann.reads("declare made.00")
+        shown = await ann.until(f"{rows} > 60 && {rows}")
+        await client.pause("made.01")
+        await ann.reads("pause made.01", "paused: false → true")
+        assert await ann.js(rows) == shown + 1, "what was shown stays"
+        await ann.clicks_on("#audit-queue", css=True)
+        await ann.types("made.00")
+        await ann.presses("Enter")
+        await ann.until(f"{rows} === 2")
+        assert ann.complaints == []

@@ -227,6 +227,7 @@ async def test_axe_finds_no_violation_on_any_page(
                 ("dead", "payments.dlq"),
                 ("dead/payments.dlq", "PaymentTimeout"),
                 ("raft", "elected, because"),
+                ("audit", "pause payments"),
             ):
                 await ann.opens(f"http://{leader.me.http}/#/{page}")
                 await ann.reads(shows)

@@ -23,7 +23,10 @@ async def opened(address: Address) -> tuple[asyncio.StreamReader, asyncio.Stream
     return await asyncio.open_connection(address.host, address.port)
 
 
-async def test_more_idle_connections_than_the_bound_lock_no_probe_out(tmp_path: Path) -> None:
+async def test_more_idle_connections_than_the_bound_lock_no_probe_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_SECONDS", 300.0)  # none is closed for its silence
     async with running(tmp_path, 1) as cluster:
         node = await cluster.leader()
         idle = [await opened(node.me.http) for _ in range(limits.CONNECTIONS_MAX + 10)]

@@ -99,7 +99,7 @@ class Documented:
         assert said["type"] == f"urn:fifo:problem:{said['code']}"
 
     async def ok(self, name: str, /, **given: Any) -> Any:
-        """What an operation answers that has to succeed."""
+        """The answer of an operation that has to succeed."""
         found = await self.ask(name, **given)
         assert found.status in (200, 201), (name, found.said)
         return found.said
@@ -204,7 +204,7 @@ async def _exchange(api: Documented) -> None:
     await api.refused(409, "lock_lost", "settle", handle=second, verb="renew")
     assert set(VERBS) == {"ack", "nack", "release", "terminate", "renew"}
     # The other verbs: `test_exchange.py`.
-    assert len((await api.ok("delayed", queue="orders"))["items"]) == 1
+    assert len(await api.items("delayed", queue="orders")) == 1
     assert (await api.ok("purge", queue="orders"))["messages"] == 2
     assert (await api.ok("get", queue="orders", wait_ms=1))["items"] == []
 
@@ -245,6 +245,9 @@ async def _single_messages(api: Documented) -> None:
     (edited,) = await api.items("find", queue="orders", header="by=hand")
     assert (edited["id"], edited["body"]) == (ids[2], "edited")
     assert await api.items("find", queue="orders", older_than_ms=86_400_000) == []
+    large = "x" * 300_000
+    await act(5, "resend", body=large)
+    assert (await api.ok("message", queue="orders", id=ids[5]))["body"] == large
     moved = await api.ok("move", queue="orders", target="aside", headers={"by": "hand"})
     assert (moved["messages"], moved["next"]) == (1, None)
     assert (await api.ok("move", queue="orders", target="aside", limit=1))["messages"] == 1
@@ -315,7 +318,7 @@ async def _users(api: Documented) -> None:
     gone = {"user": "bob", "action": "remove"}
     await api.refused(412, "invalid_argument", "manage_user", **gone, If_Match=seen)
     await api.ok("manage_user", **gone, If_Match=str(made["revision"]))
-    # The same one again: whoever asks goes on with what it knows.
+    # The same one again: the caller goes on with what it knows.
     assert await api.ok("own_password", password_hash=str(cheap_hash("root-password")))
     lines = (await api.ok("audit", limit=10))["items"]
     assert [one["verb"] for one in lines][:2] == ["user_password", "user_remove"]

@@ -55,6 +55,14 @@ async def test_lists_of_locks_consumers_producers_and_sessions_go_page_by_page(
                 shown = [(one["consumer"], one["token"]) for page in listed for one in page]
                 assert shown == sorted((one.consumer, one.token) for one in held)
 
+                waiting = [30.0, 90.0, 60.0, 60.0, 60.0, 60.0]
+                confirms = await client.publish_many("c", [b"x"] * 6, delays=waiting)
+                listed = await pages(caller, "/queues/c/delayed?limit=2")
+                assert [len(page) for page in listed] == [2, 2, 2]
+                order = [one["id"] for page in listed for one in page]
+                assert set(order) == {one.id for one in confirms}
+                assert (order[0], order[-1]) == (confirms[0].id, confirms[1].id)
+
                 listed = await pages(caller, "/queues/c/consumers?limit=3")
                 assert [[one["tag"] for one in page] for page in listed] == [["a", "b", "c"], ["d"]]
 
@@ -76,6 +84,7 @@ async def test_lists_of_locks_consumers_producers_and_sessions_go_page_by_page(
                 "/queues/q/locks?after=1",
                 "/queues/q/locks?after=a.b",
                 "/queues/q/consumers?after=-1.0",
+                "/queues/q/delayed?after=17",
                 f"/sessions?after={'1' * 20}.0",
             ):
                 status, said, _ = await caller.ask("GET", path)

@@ -111,4 +111,5 @@ export const message = (name, id) => ask("GET", `${queue(name)}/messages/${named
 export const copy = (name, id, options) => ask("POST", `${queue(name)}/messages/${named(id)}/copy`, options);
 export const act = (name, id, action, version, options = {}) =>
   ask("POST", `${queue(name)}/messages/${named(id)}/${action}`, options, { "If-Match": `"${version}"` });
+export const audit = (query) => ask("GET", `/api/v1/audit?${new URLSearchParams(query)}`);
 export const lead = (node) => ask("POST", "/api/v1/leadership", { node });

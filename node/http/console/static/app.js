@@ -1,6 +1,7 @@
 // The page: where it is, what its node pushes or is asked for, and what is drawn around a view.
 
 import * as api from "./api.js";
+import { audit, lookAtAudit } from "./audit.js";
 import { chip } from "./charts.js";
 import { dead, lookAtDead } from "./dead.js";
 import { drawDialog } from "./dialogs.js";
@@ -12,8 +13,8 @@ import { queues } from "./queues.js";
 import { raft } from "./raft.js";
 import { change, leader, onChange, onLook, remember, state, took, tookQueue } from "./state.js";
 
-const PAGES = { overview, queues, queue, dead, raft };
-const TITLES = { overview: "Overview", queues: "Queues", dead: "Dead letters", raft: "Raft" };
+const PAGES = { overview, queues, queue, dead, raft, audit };
+const TITLES = { overview: "Overview", queues: "Queues", dead: "Dead letters", raft: "Raft", audit: "Audit" };
 const EVERY_MS = 1000;
 const HIDDEN_MS = 10000;
 const ASKS_MS = 30000;
@@ -104,11 +105,13 @@ function failed(error) {
 
 async function lookAtPage() {
   const at = state.route;
-  if (lookingAt === at || !at.name || (at.page !== "queue" && at.page !== "dead")) return;
+  const named = at.name && (at.page === "queue" || at.page === "dead");
+  if (lookingAt === at || !(named || at.page === "audit")) return;
   lookingAt = at;
   try {
-    await lookAtQueue(at);
-    if (at.page === "dead") await lookAtDead(at.name);
+    if (named) await lookAtQueue(at);
+    else await lookAtAudit(at);
+    if (named && at.page === "dead") await lookAtDead(at.name);
   } catch (error) {
     failed(error);
   } finally {
@@ -119,9 +122,10 @@ async function lookAtPage() {
 async function lookAtQueue(at) {
   const known = state.queue?.queue.name === at.name ? state.queue : null;
   const pages = state.view.pages ?? {};
+  const cursors = Object.fromEntries(Object.entries(pages).filter(([, way]) => way.length).map(([what, way]) => [what, way.at(-1)]));
   try {
     const found = await api.queueFeed({
-      name: at.name, boot: known?.boot ?? "", after: known ? state.own.next ?? 0 : 0, ...pages,
+      name: at.name, boot: known?.boot ?? "", after: known ? state.own.next ?? 0 : 0, ...cursors,
     });
     if (state.route !== at) return;
     state.view.missing = null;
@@ -214,7 +218,7 @@ function foot() {
   if (!state.feed) return null;
   return [
     `As ${state.feed.node} knows it at ${clock(state.feed.now_ms)}. `,
-    h("span", { class: "keys" }, h("kbd", null, "1"), "–", h("kbd", null, "4"), " pages, ",
+    h("span", { class: "keys" }, h("kbd", null, "1"), "–", h("kbd", null, "5"), " pages, ",
       h("kbd", null, "/"), " filter, ", h("kbd", null, "Esc"), " closes"),
   ];
 }
@@ -248,7 +252,7 @@ function logIn() {
 function pressed(event) {
   const typing = event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey;
   if (typing || document.getElementById("dialog").open) return;
-  const pages = ["#/", "#/queues", "#/dead", "#/raft"];
+  const pages = ["#/", "#/queues", "#/dead", "#/raft", "#/audit"];
   if (pages[event.key - 1]) location.hash = pages[event.key - 1];
   else if (event.key === "/") {
     const filter = document.querySelector("input[type=search]");

@@ -192,14 +192,15 @@ function delayed({ queue: one, delayed: all, asked_ms_ago: age }) {
 
 // --- lists with pages ----------------------------------------------------------------------------
 
-const pageOf = (what) => state.queue.pages[what] ?? 0;
+/** The cursors of the pages on the way to the one that is shown; none on the first. */
+const wayTo = (what) => state.queue.pages[what] ?? [];
+const pageOf = (what) => wayTo(what).length;
 
 /** Where a list has more than a page: which part this is, and the way to the others. */
 function pager(what, total, here) {
-  const { page_size: size, items_max: most } = state.queue;
-  const page = pageOf(what);
-  const last = Math.ceil(Math.min(total, most) / size) - 1;
-  if (page === 0 && last <= 0) return null;
+  const { page_size: size, next } = state.queue;
+  const way = wayTo(what);
+  if (!way.length && !next[what]) return null;
   const to = (title, where, able) => h("button", {
     key: title, type: "button", disabled: !able,
     onclick: () => {
@@ -207,11 +208,12 @@ function pager(what, total, here) {
       lookAgain();
     },
   }, title);
-  const part = here ? `${count(page * size + 1)} to ${count(page * size + here)} of ${count(total)}` : `${count(total)}, none here any more`;
+  const begins = way.length * size;
+  const part = here ? `${count(begins + 1)} to ${count(begins + here)} of ${count(total)}` : `${count(total)}, none here any more`;
   return h("nav", { class: "pager", key: "pager", "aria-label": `Pages of ${what}` },
-    to("First", 0, page > 0), to("Previous", page - 1, page > 0),
-    h("span", { class: "num" }, part, total > most && page >= last ? `; the list ends at ${count(most)}` : ""),
-    to("Next", page + 1, page < last));
+    to("First", [], way.length > 0), to("Previous", way.slice(0, -1), way.length > 0),
+    h("span", { class: "num" }, part),
+    to("Next", [...way, next[what]], Boolean(next[what])));
 }
 
 const section = (title, id, ...content) => h("section", { class: "card", key: id, "aria-labelledby": `h-${id}` },
