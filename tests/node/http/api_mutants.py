@@ -5,12 +5,9 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from collections.abc import Awaitable, Callable
-from inspect import signature
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +18,8 @@ from node.http.api.events import Events
 from node.http.api.places import Places
 from node.http.api.provider_tokens import ProviderTokens
 from node.http.api.serving import Api
-from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.in_process import FIXTURES, in_process
 from tests.mutants.switch import Switch, edited
 from tests.node.http import test_api as api
 from tests.node.http import test_callers as callers
@@ -30,39 +28,30 @@ from tests.node.http import test_exchange as exchanges
 from tests.node.http import test_pins as pinned
 from tests.node.http import test_provider_sessions as provided
 
-
-def _hunt(work: Callable[..., Awaitable[Any] | None], **changed: float) -> Hunt:
-    """A test with a folder and a monkeypatch where it wants them; `changed`: limits of the port."""
-
-    def run() -> None:
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            for name, value in changed.items():
-                patch.setattr(limits, name, value)
-            given = {"tmp_path": Path(folder), "monkeypatch": patch}
-            found = work(**{name: given[name] for name in signature(work).parameters})
-            if found is not None:
-                asyncio.run(_finished(found))
-
-    return scenario(run, named(work))
-
-
-async def _finished(work: Awaitable[Any]) -> None:
-    await work
-
-
 _QUICK = {"EVENTS_SECONDS": 0.02, "EVENTS_CHECK_SECONDS": 0.0, "EVENTS_SILENCE_SECONDS": 0.1}
 
-_another_site = _hunt(api.test_a_page_of_another_site_may_not_change_anything)
-_form = _hunt(exchanges.test_what_a_form_of_a_page_can_send_changes_nothing)
-_too_much = _hunt(exchanges.test_what_is_wrong_or_too_much_is_refused)
-_at_once = _hunt(api.test_options_that_two_change_at_once_are_changed_by_one)
-_unused = _hunt(exchanges.test_a_session_that_holds_locks_stays_and_an_unused_one_ends)
-_wrong = _hunt(api.test_what_is_wrong_is_a_problem_with_fact_value_and_fix)
-_rights = _hunt(
-    streams.test_a_listener_sees_what_its_user_may_see_while_there_is_that_user, **_QUICK
+
+@contextmanager
+def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder, where events come at once."""
+    for name, value in _QUICK.items():
+        monkeypatch.setattr(limits, name, value)
+    with FIXTURES["tmp_path"]() as folder:
+        yield folder
+
+
+_another_site = in_process(api.test_a_page_of_another_site_may_not_change_anything)
+_form = in_process(exchanges.test_what_a_form_of_a_page_can_send_changes_nothing)
+_too_much = in_process(exchanges.test_what_is_wrong_or_too_much_is_refused)
+_at_once = in_process(api.test_options_that_two_change_at_once_are_changed_by_one)
+_unused = in_process(exchanges.test_a_session_that_holds_locks_stays_and_an_unused_one_ends)
+_wrong = in_process(api.test_what_is_wrong_is_a_problem_with_fact_value_and_fix)
+_rights = in_process(
+    streams.test_a_listener_sees_what_its_user_may_see_while_there_is_that_user,
+    fixtures={"tmp_path": _quick},
 )
-_in_hand = _hunt(provided.test_the_token_that_lasts_longest_and_is_believed_stays_in_hand)
-_others = _hunt(
+_in_hand = in_process(provided.test_the_token_that_lasts_longest_and_is_believed_stays_in_hand)
+_others = in_process(
     provided.test_other_groups_or_another_user_are_other_credentials_and_all_are_bounded
 )
 
@@ -126,7 +115,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "the audit log has a balancer's address": (
         edited(Api, "_answer", "credentials._replace(remote=request.remote)", "credentials"),
-        _hunt(callers.test_the_audit_log_shows_the_address_behind_a_balancer),
+        in_process(callers.test_the_audit_log_shows_the_address_behind_a_balancer),
     ),
     "a listener hears of queues that its user may not see": (
         edited(Events, "queues", "if rights is not None:", "if False:"),
@@ -138,7 +127,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a pin leads to any address": (
         edited(pins, "_ref_of", "not in client.options.addresses", "in ()"),
-        _hunt(pinned.test_a_pin_leads_to_no_address_but_those_of_the_nodes_and_has_the_users_rights),
+        in_process(pinned.test_a_pin_leads_to_no_address_but_those_of_the_nodes_and_has_the_users_rights),
     ),
     "a provider's token of fewer groups rides on a stronger one": (
         edited(ProviderTokens, "note", "groups=rights.signed.groups", "groups=frozenset()"),
