@@ -148,9 +148,10 @@ async def test_a_listener_sees_what_its_user_may_see_while_there_is_that_user(
                 changed = await stream.until("queues")
                 assert [row["name"] for row in changed["items"]] == ["orders"]
                 node.reload(replace(node.config, users=(ann,)))
-                for each in (stream, rows):
-                    assert (await each.until("problem"))["code"] == "authentication_failed"
-                    assert await each.next() == ("", None)
+                async with asyncio.timeout(20):
+                    for each in (stream, rows):
+                        assert (await each.until("problem"))["code"] == "authentication_failed"
+                        assert await each.next() == ("", None)
 
 
 @pytest.mark.cluster
