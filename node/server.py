@@ -571,6 +571,7 @@ class Node:
         gap, self._looked_at = now - self._looked_at, now
         try:
             self._timed("look", lambda: self.broker.look(gap))
+            self._timed("digest", lambda: self.broker.digests.look(self._env.stopwatch))
             if now - self._swept_at >= limits.SWEEP_SECONDS:
                 self._swept_at = now
                 self._timed("sweep", self.broker.sweep)

@@ -413,6 +413,8 @@ class PeerView(View):
     """The last log index at which its state was compared and is that of a majority."""
     differs_index: int = _sent("differs_index", 0)
     """The first compared log index at which it is not; 0: none."""
+    whole_index: int = _sent("whole_index", 0)
+    """The newest log index at which its whole state was compared and is that of a majority."""
     in_flight_bytes: int = _sent("in_flight_bytes", 0)
     """Bytes sent to it and not answered."""
     snapshot: Mapping[str, Any] | None = _sent("snapshot", None, dict)

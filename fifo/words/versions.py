@@ -20,6 +20,9 @@ those did that wrote it."""
 MEMBERS_TELL: Final = 2
 """From here on members speak peer protocol 5, and refuse a member that does not say its ranges."""
 
+STATES_COMPARED: Final = 2
+"""From here on members compare digests of their whole states each half hour of cluster time."""
+
 NEWEST: Final = 2
 """The highest version that this program knows."""
 
@@ -48,7 +51,10 @@ VERSIONS: Final = (
         MEMBERS_TELL,
         "0.2.0",
         {"peer": 5, "entry": 1, "machine": 2, "snapshot": 13, "journal": 2},
-        ("peer protocol 5: members say what they can, and one of 0.1.0 is refused by a line",),
+        (
+            "peer protocol 5: members say what they can, and one of 0.1.0 is refused by a line",
+            "members compare their whole states each half hour, and one that differs is replaced",
+        ),
     ),
 )
 """Every version there is, in order."""

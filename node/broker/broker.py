@@ -27,6 +27,7 @@ from node.broker.connections.input_turns import InputTurns
 from node.broker.connections.registry import Connections
 from node.broker.context import Context
 from node.broker.counters import Counters
+from node.broker.digests import Digests
 from node.broker.leadership import Leadership
 from node.broker.machine_host import MachineHost
 from node.broker.permissions import Rights
@@ -93,6 +94,9 @@ class Broker:
         self.stretches = stretches
         self._input = InputTurns(stopwatch, stretches, lambda kind: VERBS.get(kind, "frame"))
         self.host = MachineHost(Machine(), self._read, self._taken_over, self._marked)
+        place = sum(name < identity.node for name, _ in identity.nodes)
+        self.digests = Digests(place, lambda: self.host.machine, now, self._marked)
+        self.host.name_digest = self.digests.named
         self._pins: Pins | None = None
         """None before `attach`: the newest snapshot is taken over before that."""
         self._users_revision = 0
@@ -139,6 +143,7 @@ class Broker:
         """Follow the cluster time of a snapshot's state, which has replaced this node's."""
         assert self.leadership is None, "a leader has every committed entry"
         self.clock.follow(self.host.machine.cluster_time_ms)
+        self.digests.replaced()
         if self._pins is not None:
             self._pins.replaced()
             self._upgrade.follow(self.host.machine)

@@ -15,6 +15,7 @@ from typing import Any
 
 from fifo.machine.contract import Command, Outcome, Reply, commands, replies, to_list
 from fifo.wire.messages import Hello
+from fifo.words.versions import STATES_COMPARED
 from node.broker import cost, limits
 from node.broker.connections.admission import Admission
 from node.broker.connections.connection import Connection
@@ -236,11 +237,16 @@ class Leadership:
         due = next_ms is not None and next_ms <= now_ms
         waits = next_ms is not None or len(self.locks) > 0
         stale = self._now() - self.proposals.submitted_at >= limits.TICK_SECONDS
-        if expired or due or self._tick_again or (waits and stale):
+        if expired or due or self._tick_again or (waits and stale) or self._digest_late(now_ms):
             alone = next_ms is not None and next_ms <= now_ms + limits.DUE_SOON_MS
             self._tick(expired, alone=alone)
             return alone
         return False
+
+    def _digest_late(self, now_ms: int) -> bool:
+        """Whether a digest of the states is due, and no entry has come that names it."""
+        late_ms = self._context.host.digest_at_ms + limits.DIGEST_LATE_MS
+        return now_ms >= late_ms and self._machine.version >= STATES_COMPARED
 
     def _tick(self, expired: tuple[tuple[int, int, int], ...], *, alone: bool) -> None:
         self._tick_in_flight, self._tick_again = True, False

@@ -349,6 +349,29 @@ COPY_BYTES_PER_S: Final = 32 * MIB
 """Rate at which whole views of one node are read, by all readers together: a quarter of a link of
 1 Gbit/s, and a fraction of a disk, so that the log goes on beside a backup."""
 
+# --- digests of whole states ---------------------------------------------------------------------
+
+DIGEST_MS: Final = 1_800_000
+"""Cluster time between two digests of the whole state: the first entry of each half hour names its
+index, on all members alike, so this belongs to the version of the cluster (`words/versions.py`)."""
+
+DIGEST_LATE_MS: Final = 5_000
+"""An idle leader proposes an entry so long after a digest is due: no other entry will name it."""
+
+DIGEST_APART_SECONDS: Final = 20.0
+"""Between the beginnings of two members: a state of two million messages is hashed in that time."""
+
+DIGEST_SLICE_SECONDS: Final = 0.002
+"""Hashed at a time, once in a period of the lock clock: 4 % of a core while it lasts, and no client
+waits for longer."""
+
+DIGEST_STEPS_MAX: Final = 256
+"""Steps of one slice, for a stopwatch that stands still."""
+
+DIGEST_MESSAGES_MAX: Final = 5_000_000
+"""Messages in queues that the view had to copy; beyond it the digest is given up. A quarter of what
+pinned views may cost."""
+
 # --- redrive, move, durable consumers -------------------------------------------------------------
 
 REDRIVE_MESSAGES: Final = 500

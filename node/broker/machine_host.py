@@ -23,8 +23,10 @@ from fifo.machine.contract import (
     live_entries,
     snapshot_chunks,
 )
+from fifo.words.versions import STATES_COMPARED
 from node.broker import entry
 from node.broker.audit import NOTE, Auditing, Note
+from node.broker.limits import DIGEST_MS
 from node.raft import MARK_ENTRIES, Mark
 
 __all__ = ["MachineHost"]
@@ -81,6 +83,19 @@ class MachineHost:
         self.auditing: Auditing | None = None
         """Makes lines of the notes in entries; None: nothing does."""
         self._noted_last: Note | None = None
+        self.name_digest: Callable[[int], None] = lambda index: None
+        """Called before the entry of this index is applied, where its time names a digest."""
+        self.digest_ms = DIGEST_MS
+        self._follow_time(self.machine.cluster_time_ms)
+
+    def _follow_time(self, now_ms: int) -> None:
+        self.digest_at_ms = (now_ms // self.digest_ms + 1) * self.digest_ms
+
+    def _name_digest(self, index: int, stamp_ms: int) -> None:
+        """The log's time has come to another period: every member is at the same state now."""
+        self._follow_time(stamp_ms)
+        if self.machine.version >= STATES_COMPARED:
+            self.name_digest(index)
 
     def apply(self, index: int, payload: memoryview) -> tuple[entry.Entry, list[Command], Outcome]:
         """Apply one entry of the log."""
@@ -88,6 +103,8 @@ class MachineHost:
         batch = [_command(plain) for plain in unpacked.commands]
         if index >= self._next_mark:
             self._mark(index)
+        if unpacked.stamp_ms >= self.digest_at_ms:
+            self._name_digest(index, unpacked.stamp_ms)
         meta = Meta(index, unpacked.stamp_ms, unpacked.wall_ms, unpacked.area)
         if self._noted_last is not None or Note in map(type, batch):
             return unpacked, batch, self._apply_noted(meta, batch)
@@ -150,6 +167,7 @@ class MachineHost:
         yield from self.machine.restoring(chunks)
         self._next_mark = 0
         self._noted_last = None
+        self._follow_time(self.machine.cluster_time_ms)
         self._taken_over()
 
 

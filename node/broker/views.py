@@ -276,6 +276,7 @@ def node_status(
                 "counted": peer.counted,
                 "equal_index": peer.equal_index,
                 "differs_index": peer.differs_index,
+                "whole_index": peer.whole_index,
                 "in_flight_bytes": peer.in_flight_bytes,
                 "snapshot": None if peer.snapshot is None else asdict(peer.snapshot),
                 "room": None if peer.room is None else asdict(peer.room),

@@ -115,6 +115,16 @@ def _add_broker(page: Page, node: Node) -> None:
         [({"quota": quota}, count) for quota, count in sorted(counters.over_quotas.items())],
     )
     page.gauge("fifo_connections", "Client connections.", len(node.broker.connections))
+    digests = node.broker.digests
+    page.samples(
+        "fifo_state_digests_total",
+        "counter",
+        "Digests of the whole state, made to be compared, or given up.",
+        [
+            ({"outcome": "made"}, digests.made_total),
+            ({"outcome": "given_up"}, digests.given_up_total),
+        ],
+    )
     pins, messages = node.broker.pinned()
     page.gauge("fifo_pins", "Pinned views that this node keeps for readers.", pins)
     page.gauge(

@@ -201,6 +201,9 @@ class PeerStatus:
     differs_index: int = 0
     """The first compared index at which it is not; 0: none."""
 
+    whole_index: int = 0
+    """The newest index at which its whole state was compared, and is that of a majority."""
+
 
 @dataclass(slots=True)
 class RaftCounters:

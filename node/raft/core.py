@@ -371,6 +371,10 @@ class Core(Rebuilding):
             return False
         if self.replication.peers[node].counted:
             self.last_response[node] = self.clock()
+        progress = self.replication.peers[node]
+        if message["done"] and progress.replacing is not None:
+            self.equality.replaced(node.id)
+            progress.differs = False  # If it differs all the same, it asks again.
         return self.replication.snapshot_acknowledged(node, message)
 
     def work_on_snapshots(self) -> bool:

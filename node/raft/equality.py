@@ -1,19 +1,25 @@
 """Whether the members' states are equal: their marks at the same indexes, compared by the leader.
 
-A mark is a hash of everything that was done up to an index. Owns a member's own marks, those that
-it has heard while it leads, and the outcome: which members are equal, and which are not. Must not
-know what is hashed, nor what becomes of a member that differs. Pure: no clock, no frames.
+A mark is a hash of everything that was done up to an index, or, seldom, of the whole state there.
+Owns a member's own marks, those that it has heard while it leads, and the outcome: which members
+are equal, and which are not. Must not know what is hashed, nor what becomes of a member that
+differs. Pure: no clock, no frames.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.raft import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+WHOLE_FROM: Final = 1 << 16
+"""Versions of marks from here on are those of whole states: a member of 0.1.0, which knows none of
+these, compares no such mark."""
 
 
 class Mark(NamedTuple):
@@ -22,6 +28,21 @@ class Mark(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which a mark has no use for
     version: int
     hash: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the digest of a whole state, and not the running hash."""
+        return self.version >= WHOLE_FROM
+
+    @classmethod
+    def of_state(cls, index: int, version: int, digest: bytes) -> Mark:
+        """The mark of a whole state, by its digest."""
+        part = int.from_bytes(digest[:_HASH_BYTES], "little")
+        return cls(index, WHOLE_FROM + version, part)
+
+
+_HASH_BYTES: Final = 7
+"""Of a digest, in a mark: a flipped field shows in 256 ** -7 of all cases not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +53,8 @@ class Comparison:
     index: int
     agreed: frozenset[str]
     differing: frozenset[str]
+    whole: bool = False
+    """Whether whole states were compared."""
 
 
 @dataclass(slots=True)
@@ -42,28 +65,36 @@ class Compared:
     differs_index: int = 0
     """The first mark that differed; 0: none."""
 
+    differs_whole: bool = False
+    """Whether that was the digest of its whole state: an equal running hash says nothing then."""
+
+    whole_index: int = 0
+    """The newest index at which its whole state was found equal."""
+
 
 class _Marks:
-    """The newest marks of one member, by index."""
+    """The newest marks of one member: running hashes, and the fewer digests of whole states, which
+    are late."""
 
     def __init__(self) -> None:
-        self._by_index: dict[int, Mark] = {}
+        self._of_kind: tuple[dict[int, Mark], dict[int, Mark]] = ({}, {})
 
     def add(self, mark: Mark) -> None:
-        self._by_index[mark.index] = mark
-        if len(self._by_index) > limits.MARKS_KEPT:
-            del self._by_index[min(self._by_index)]
+        some = self._of_kind[mark.whole]
+        some[mark.index] = mark
+        if len(some) > (limits.DIGESTS_KEPT if mark.whole else limits.MARKS_KEPT):
+            del some[min(some)]
 
-    def at(self, index: int) -> Mark | None:
-        return self._by_index.get(index)
+    def at(self, index: int, *, whole: bool) -> Mark | None:
+        return self._of_kind[whole].get(index)
 
-    def after(self, index: int) -> Iterator[Mark]:
-        for known in sorted(self._by_index):
-            if known > index:
-                yield self._by_index[known]
+    def all(self) -> Iterator[Mark]:
+        for some in self._of_kind:
+            yield from map(some.__getitem__, sorted(some))
 
     def clear(self) -> None:
-        self._by_index.clear()
+        for some in self._of_kind:
+            some.clear()
 
 
 @dataclass(slots=True)
@@ -83,8 +114,9 @@ class Equality:
     _sent_to: tuple[str, int] = ("", 0)
     """The leader that marks were sent to last, and its term."""
 
-    _sent_index: int = 0
-    _newest: int = 0
+    _unsent: deque[Mark] = field(
+        default_factory=lambda: deque(maxlen=limits.MARKS_KEPT + limits.DIGESTS_KEPT)
+    )
 
     def begin(self) -> None:
         """A new leadership: nothing is known of the others."""
@@ -94,13 +126,19 @@ class Equality:
     def started_anew(self) -> None:
         """The own state was replaced by another: what it did before is no longer its history."""
         self._own.clear()
+        self._unsent.clear()
         self.own_differs_index = 0
+
+    def replaced(self, name: str) -> None:
+        """The state of another member was replaced: what it was before says nothing of it."""
+        self._others.pop(name, None)
+        self.compared.pop(name, None)
 
     def note(self, mark: Mark) -> Comparison | None:
         """Take an own mark; what it says together with those of the others, if anything."""
         self._own.add(mark)
-        self._newest = mark.index
-        return self._judge(mark.index)
+        self._unsent.append(mark)
+        return self._judge(mark)
 
     def of(self, name: str) -> Compared:
         """The knowledge of a member."""
@@ -109,24 +147,25 @@ class Equality:
     def unsent(self, leader: str, term: int) -> Iterator[Mark]:
         """The own marks that this leader has not been sent; asked once, they count as sent."""
         if (leader, term) != self._sent_to:
-            self._sent_to, self._sent_index = (leader, term), 0
-        elif self._sent_index == self._newest:
-            return
-        yield from self._own.after(self._sent_index)
-        self._sent_index = self._newest
+            self._sent_to = leader, term
+            self._unsent.clear()
+            yield from self._own.all()
+        while self._unsent:
+            yield self._unsent.popleft()
 
     def reported(self, name: str, mark: Mark) -> Comparison | None:
         """Take the mark of another member; what it says together with the rest, if anything."""
         self._others.setdefault(name, _Marks()).add(mark)
-        return self._judge(mark.index)
+        return self._judge(mark)
 
-    def _judge(self, index: int) -> Comparison | None:
-        own = self._own.at(index)
+    def _judge(self, newest: Mark) -> Comparison | None:
+        index, whole = newest.index, newest.whole
+        own = self._own.at(index, whole=whole)
         if own is None or not self._others:
             return None
         groups: dict[int, set[str]] = {own.hash: {self.name}}
         for name, marks in self._others.items():
-            mark = marks.at(index)
+            mark = marks.at(index, whole=whole)
             if mark is not None and mark.version == own.version:
                 groups.setdefault(mark.hash, set()).add(name)
         known = set().union(*groups.values())
@@ -135,16 +174,20 @@ class Equality:
             if len(groups) == 1 or len(known) < self.members:
                 return None  # More may be heard.
             agreed = set()
-        return self._noted(Comparison(index, frozenset(agreed), frozenset(known - agreed)))
+        differing = frozenset(known - agreed)
+        return self._noted(Comparison(index, frozenset(agreed), differing, whole))
 
     def _noted(self, verdict: Comparison) -> Comparison:
         for name in verdict.agreed:
             one = self.compared.setdefault(name, Compared())
             one.equal_index = max(one.equal_index, verdict.index)
-            if one.differs_index <= verdict.index:
-                one.differs_index = 0
+            if verdict.whole:
+                one.whole_index = max(one.whole_index, verdict.index)
+            if one.differs_index <= verdict.index and (verdict.whole or not one.differs_whole):
+                one.differs_index, one.differs_whole = 0, False
         for name in verdict.differing:
             one = self.compared.setdefault(name, Compared())
             if not one.differs_index or verdict.index < one.differs_index:
                 one.differs_index = verdict.index
+            one.differs_whole |= verdict.whole
         return verdict

@@ -143,6 +143,9 @@ now, or have given up to send it."""
 MARKS_KEPT: Final = 64
 """Marks that a member keeps: one that is 65,536 entries behind is compared where it ends."""
 
+DIGESTS_KEPT: Final = 4
+"""Digests of whole states that a member keeps: the next leader compares those of two hours."""
+
 CONNECTION_SECONDS: Final = 4.0
 """A connection on which nothing arrived for this long is dead (at least the election timeout)."""
 

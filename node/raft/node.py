@@ -470,6 +470,7 @@ class RaftNode:
                     room=rooms.get(node.id),
                     equal_index=core.equality.of(node.id).equal_index,
                     differs_index=core.equality.of(node.id).differs_index,
+                    whole_index=core.equality.of(node.id).whole_index,
                 )
             )
         return RaftStatus(

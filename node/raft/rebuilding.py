@@ -106,7 +106,7 @@ class Rebuilding(CommitPath):
             return
         for node, progress in self.replication.peers.items():
             if node.id in verdict.agreed:
-                progress.differs = False
+                progress.differs = self.equality.of(node.id).differs_index > 0
             elif node.id in verdict.differing and verdict.agreed:
                 progress.differs = True
                 message = {"type": "differs", "term": self.term, "index": verdict.index}

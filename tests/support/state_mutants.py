@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from node.raft.core import Core
+from node.raft.equality import Comparison, Equality, Mark, _Marks
 from node.raft.replication import Replication
 
 
@@ -43,3 +44,47 @@ class WaitsForAnEntry(Core):
 
     def go_further_than(self, above: int) -> None:
         pass
+
+
+class _BelievesTheHash(Equality):
+    def _noted(self, verdict: Comparison) -> Comparison:
+        found = super()._noted(verdict)
+        for name in verdict.agreed:
+            self.compared[name].differs_index = 0
+        return found
+
+
+class BelievesTheRunningHash(Core):
+    """A member whose whole state differs is equal again with its next running hash."""
+
+    equality_class = _BelievesTheHash
+
+
+class _OneStore(_Marks):
+    def add(self, mark: Mark) -> None:
+        self._of_kind = (self._of_kind[0], self._of_kind[0])
+        super().add(mark)
+
+
+class _InOneStore(Equality):
+    def note(self, mark: Mark) -> Comparison | None:
+        if not isinstance(self._own, _OneStore):
+            self._own = _OneStore()
+        return super().note(mark)
+
+
+class MixesMarks(Core):
+    """A digest, which is late, takes the place of a running hash, or goes with the old ones."""
+
+    equality_class = _InOneStore
+
+
+class _Remembers(Equality):
+    def replaced(self, name: str) -> None:
+        pass
+
+
+class RemembersReplacedStates(Core):
+    """What a member's state was before it was replaced still counts."""
+
+    equality_class = _Remembers

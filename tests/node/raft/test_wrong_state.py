@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node.journal.wrong_state import WRONG_STATE_NAME
+from node.raft import Mark, limits
 from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.node.raft.test_equality import RIGHT, WRONG, differing, kept_wrong, mark
@@ -108,7 +109,63 @@ def an_idle_cluster_replaces_a_wrong_state_too(node_class: NodeClass = RaftNode)
     assert wrong.applied == leader.applied
 
 
+def whole(world: World, index: int, /, **states: int) -> None:
+    """Have members come to the digest of their whole state at an index, later than to its hash."""
+    for name, found in states.items():
+        digest = found.to_bytes(8, "little")
+        world.nodes[name].node.note_mark(Mark.of_state(index, 1, digest))
+    world.run(3 * limits.HEARTBEAT_SECONDS)
+
+
+def a_whole_state_that_differs_is_found(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    """A field that no entry touched: the running hashes of later entries are equal."""
+    world = compacting(1, node_class)
+    kept_wrong(world)
+    leader = world.elect("a")
+    mark(world, 2_048, a=RIGHT, b=RIGHT, c=RIGHT)
+    whole(world, 2_000, a=RIGHT, b=RIGHT)
+    assert [one.whole_index for one in leader.node.status().peers] == [2_000, 0]
+    whole(world, 2_000, c=WRONG)
+    assert differing(world) == {"c"}
+    mark(world, 3_072, a=RIGHT, b=RIGHT, c=RIGHT)
+    (found,) = [one.differs_index for one in leader.node.status().peers if one.name == "c"]
+    assert found == 2_000
+
+
+def many_hashes_do_not_crowd_out_a_digest(node_class: NodeClass = RaftNode) -> None:
+    """It is made in slices, while entries go on: by then it is the oldest mark of all."""
+    world = compacting(1, node_class)
+    kept_wrong(world)
+    world.elect("a")
+    for place in range(2, limits.MARKS_KEPT + 4):
+        mark(world, 1_024 * place, a=RIGHT, b=RIGHT, c=RIGHT)
+    whole(world, 1_000, a=RIGHT, b=RIGHT, c=WRONG)
+    assert differing(world) == {"c"}
+
+
+def a_state_that_was_replaced_is_not_judged_by_what_it_was(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    """Else it is replaced again with each member of five that is slower, and never leads."""
+    world = compacting(1, node_class, "abcde")
+    leader, wrong = world.elect("a"), world.nodes["c"]
+    world.commit(leader, 20, 100)
+    whole(world, 2_000, a=RIGHT, b=RIGHT, c=WRONG, d=RIGHT)
+    world.commit(leader, 5, 100)
+    world.run_until(lambda: not wrong.node.differs, 20.0)
+    world.run(1.0)
+    whole(world, 2_000, e=RIGHT)
+    assert not differing(world)
+    leader.node.transfer("c", lambda why: None)
+    world.run_until(lambda: wrong.node.is_leader, 5.0)
+
+
 RULES: list[Rule] = [
+    (a_whole_state_that_differs_is_found, mutants.BelievesTheRunningHash),
+    (many_hashes_do_not_crowd_out_a_digest, mutants.MixesMarks),
+    (a_state_that_was_replaced_is_not_judged_by_what_it_was, mutants.RemembersReplacedStates),
     (a_restart_knows_that_its_state_is_wrong, mutants.ForgetsItsNote),
     (a_power_cut_takes_back_no_note, mutants.NotesNothing),
     (nothing_of_a_wrong_state_is_left_behind_its_replacement, mutants.KeepsWrongSnapshots),
