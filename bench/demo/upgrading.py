@@ -1,7 +1,7 @@
 """The demo's upgrade: nodes of an older release, brought to this one while the flights run.
 
 Owns what stands for the installed release of a machine, and the order of an upgrade as
-docs/operating.md has it: each node restarted by itself, the leader last, then the finish. Must not
+docs/operating.md has it: each node restarted alone, the leader last, then the finish. Must not
 know what runs meanwhile.
 """
 

@@ -356,7 +356,7 @@ DIGEST_MS: Final = 1_800_000
 index, on all members alike, so this belongs to the version of the cluster (`words/versions.py`)."""
 
 DIGEST_LATE_MS: Final = 5_000
-"""An idle leader proposes an entry so long after a digest is due: no other entry will name it."""
+"""An idle leader proposes an entry this long after a digest is due: no other entry will name it."""
 
 DIGEST_APART_SECONDS: Final = 20.0
 """Between the beginnings of two members: a state of two million messages is hashed in that time."""

@@ -216,6 +216,11 @@ def _add_raft(page: Page, raft: RaftStatus) -> None:
             "1 while its state is another one than that of a majority: it does not lead.",
             int(raft.differs_index > 0),
         ),
+        (
+            "fifo_journal_pinned_bytes",
+            "The most that would go from the disk without pinned views and snapshots on their way.",
+            journal.snapshots.pinned_bytes,
+        ),
         ("fifo_journal_bytes", "Journal and snapshots on the disk.", journal.disk_bytes),
         ("fifo_disk_free_bytes", "Free on the journal's disk.", journal.free_bytes),
     ):

@@ -85,6 +85,6 @@ class _Remembers(Equality):
 
 
 class RemembersReplacedStates(Core):
-    """What a member's state was before it was replaced still counts."""
+    """The state that a member had before it was replaced still counts."""
 
     equality_class = _Remembers

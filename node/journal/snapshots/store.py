@@ -57,6 +57,9 @@ class SnapshotStats:
     segments: int
     compacted_files: int
     held_bytes: int
+    pinned_bytes: int = 0
+    """The most that would go if no reader's hold and no snapshot on its way kept it: older
+    snapshots, and the log behind them."""
 
     @property
     def live_ratio(self) -> float:
@@ -159,7 +162,21 @@ class SnapshotStore:
             segments=len(below),
             compacted_files=len(catalog.compacted_files),
             held_bytes=sum(segment.size for segment in below) + self.compacted_bytes,
+            pinned_bytes=self._pinned_bytes(),
         )
+
+    def _pinned_bytes(self) -> int:
+        entries, snapshots = self.entries, self.catalog.snapshots
+        if not self._pins and not entries.whole_log_holds:
+            return 0
+        count = 1 if self.short else SNAPSHOTS_KEPT
+        stay = newest_to_keep(snapshots, (), count)
+        extra = sum(one.size for one in snapshots if one not in stay)
+        if len(stay) < count:
+            return extra  # The log would stay all the same.
+        base = self.catalog.base
+        begins = entries.segments.first.header.base if base is None else base.end.log_position
+        return extra + max(0, stay[0].end.log_position - begins)
 
     @property
     def compacted_bytes(self) -> int:

@@ -55,6 +55,29 @@ def test_without_a_snapshot_the_whole_log_stays() -> None:
     assert len(names(storage, ".segment")) < segments
 
 
+def pinned(journal: Journal) -> int:
+    return journal.stats().snapshots.pinned_bytes
+
+
+def test_what_a_hold_keeps_on_the_disk_is_counted_until_it_ends() -> None:
+    journal = filled(SimStorage(), 60)
+    take(journal, [2, 20], index=30)
+    clean(journal)
+    assert pinned(journal) == 0
+    hold = journal.hold()
+    kept_bytes = journal.log.span_bytes(31, 50)
+    take(journal, [], index=40)
+    clean(journal)
+    assert pinned(journal) == 0, "two snapshots stay all the same"
+    for index in (50, 58):
+        take(journal, [], index=index)
+        clean(journal)
+    assert pinned(journal) >= kept_bytes > 0
+    hold.end()
+    clean(journal)
+    assert pinned(journal) == 0
+
+
 @pytest.mark.parametrize("snapshot", [0, 30])
 def test_a_short_disk_ends_holds_first(snapshot: int) -> None:
     journal = filled(SimStorage(), 60)

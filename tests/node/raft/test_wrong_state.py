@@ -37,7 +37,7 @@ def restarted(wrong: SimNode, *, power: bool) -> None:
 
 
 def a_restart_knows_that_its_state_is_wrong(node_class: NodeClass = RaftNode) -> None:
-    """It applies nothing and does not lead, as before."""
+    """As before, nothing is applied, and another member leads."""
     world, leader, wrong = with_wrong_state(node_class)
     applied_index = wrong.node.applied_index
     world.commit(leader, 10, 100)
@@ -51,7 +51,7 @@ def a_restart_knows_that_its_state_is_wrong(node_class: NodeClass = RaftNode) ->
 
 
 def a_power_cut_takes_back_no_note(node_class: NodeClass = RaftNode) -> None:
-    """It is on the disk before any snapshot or entry could follow it."""
+    """The note is on the disk before any snapshot or entry could follow it."""
     world, _, wrong = with_wrong_state(node_class)
     restarted(wrong, power=True)
     world.run(1.0)
@@ -135,7 +135,7 @@ def a_whole_state_that_differs_is_found(
 
 
 def many_hashes_do_not_crowd_out_a_digest(node_class: NodeClass = RaftNode) -> None:
-    """It is made in slices, while entries go on: by then it is the oldest mark of all."""
+    """Made in slices while entries go on, a digest is the oldest mark of all in the end."""
     world = compacting(1, node_class)
     kept_wrong(world)
     world.elect("a")
