@@ -39,7 +39,7 @@ TEST_SECONDS = 10.0
 
 @asynccontextmanager
 async def _leading() -> AsyncIterator[Node]:
-    """One node, which leads."""
+    """A node that leads."""
     with tempfile.TemporaryDirectory(prefix="fifo-mutant-") as folder:
         async with running(Path(folder), count=1) as started:
             yield await started.leader()
