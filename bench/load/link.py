@@ -117,20 +117,29 @@ class Link:
         for _ in range(LOOKS):
             asked = time.monotonic_ns()
             self._connection.send_bytes(b'{"time": true}')
-            there = int(json.loads(self._connection.recv_bytes())["time"])
+            there = self._answered()
             came = time.monotonic_ns()
             found = (came - asked + 1) // 2, there - (asked + came) // 2
             best = found if best is None else min(best, found)
         assert best is not None, "it has asked"
         self.error_ns, self.offset_ns = best
 
+    def _answered(self) -> int:
+        """The driver's time; what it says to all may come before."""
+        while "time" not in (said := json.loads(self._connection.recv_bytes())):
+            self._hear(said)
+        return int(said["time"])
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        self.stopped |= bool(said.get("stop"))
+        self.published |= bool(said.get("published"))
+        if "kept" in said:
+            self._kept.release()
+
     def _listen(self) -> None:
         """Take what the driver says, until it says good-bye."""
         try:
             while not (said := json.loads(self._connection.recv_bytes())).get("bye"):
-                self.stopped |= bool(said.get("stop"))
-                self.published |= bool(said.get("published"))
-                if "kept" in said:
-                    self._kept.release()
+                self._hear(said)
         except (OSError, EOFError):
             self.stopped = True

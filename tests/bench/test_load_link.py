@@ -77,6 +77,17 @@ def test_another_clock_is_measured_to_half_of_the_quickest_answer(tmp_path: Path
         assert abs(link.offset_ns) <= link.error_ns
 
 
+def test_a_late_partition_with_another_clock_hears_what_was_said_before_its_time(
+    tmp_path: Path,
+) -> None:
+    """A consumer's next process connects when all producers have ended: that comes first."""
+    with Hub(HERE, HERE, tmp_path, 0) as hub:
+        hub.stop()
+        with Link(hub.address._replace(clock="elsewhere")) as link:
+            assert link.error_ns > 0
+            until(lambda: link.published and link.stopped)
+
+
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
 def test_a_host_whose_clock_is_a_day_ahead_agrees_with_the_driver(tmp_path: Path) -> None:
