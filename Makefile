@@ -78,7 +78,7 @@ celery-suites: setup ## the tests of kombu, Celery, dramatiq and taskiq from the
 	@$(PY) -m tests.suites --write $(SUITES)
 
 spark: setup ## Spark with killed drivers, through Connect, on hosts without a common clock (root): eight minutes
-	$(PY) -m pytest -n 0 tests/spark/recipe_runs.py tests/spark/connect_runs.py
+	$(PY) -m pytest -n 0 tests/spark/recipe_runs.py tests/spark/lock_runs.py tests/spark/connect_runs.py
 	$(PY) -m tests.spark.machines --write docs/spark-machines.md
 
 deploy-check: setup ## deploy/ through the tools of its formats, built twice, started: ten minutes; writes docs/deploy-checks.md

@@ -60,9 +60,12 @@ class Ways:
             found["write, mapInArrow by hand"] = self._timed(self._by_arrow)
         queue = self._queue()
         found["write"] = self._rows / _seconds(lambda: self._write(queue, self._rows))
+        found |= self._by_ids()
         found |= self._read(queue)
         found |= self._manual()
         found["stream"] = self._stream()
+        if _rows_max() > HELD:
+            found["stream, all rows in one batch"] = self._stream(maxRowsPerTrigger=self._rows)
         return found
 
     def _queue(self) -> str:
@@ -76,10 +79,24 @@ class Ways:
         given = {"url": self._url, "queue": queue, **more}
         return {name: str(value) for name, value in given.items()}
 
+    def _by_ids(self) -> dict[str, float]:
+        """Rows with ids of their own, where the checkout has such."""
+        if not _knows("idColumn"):
+            return {}
+        queue = self._queue()
+        with fifo.blocking.connect(self._url) as client:
+            client.update(queue, dedup_window=600)
+        options = self._options(queue, idColumn="id")
+        rows = self._spark.range(0, self._rows, 1, PARTITIONS).selectExpr(self._body(), "id")
+        writer = rows.write.format("fifo").mode("append").options(**options)
+        return {"write, by idColumn": self._rows / _seconds(writer.save)}
+
+    def _body(self) -> str:
+        return f"rpad(cast(id as string), {self._size}, 'x') as body"
+
     def _made(self, rows: int) -> DataFrame:
         """Rows of one column, made by the JVM."""
-        body = f"rpad(cast(id as string), {self._size}, 'x') as body"
-        return self._spark.range(0, rows, 1, PARTITIONS).selectExpr(body)
+        return self._spark.range(0, rows, 1, PARTITIONS).selectExpr(self._body())
 
     def _timed(self, write: Callable[[str], None]) -> float:
         queue = self._queue()
@@ -142,16 +159,30 @@ class Ways:
         ack(self._url, queue, "bench")
         return {"manual, first": first, "manual, again": again}
 
-    def _stream(self) -> float:
+    def _stream(self, **more: object) -> float:
         """A backlog, with Trigger.AvailableNow and the default size of a batch."""
         queue = self._written("stream", self._write, self._rows)
-        options = self._options(queue, reservation="bench", partitions=PARTITIONS)
+        options = self._options(queue, reservation="bench", partitions=PARTITIONS, **more)
         with tempfile.TemporaryDirectory(prefix="fifo-spark-rates-") as folder:
             source = self._spark.readStream.format("fifo").options(**options).load()
             sink = source.writeStream.format("noop").option("checkpointLocation", folder)
             return self._rows / _seconds(
                 lambda: sink.trigger(availableNow=True).start().awaitTermination()
             )
+
+
+def _knows(option: str) -> bool:
+    """Whether this checkout has such an option."""
+    from fifo.spark.options import OPTIONS
+
+    return any(one.name == option for one in OPTIONS)
+
+
+def _rows_max() -> int:
+    """The largest batch of this checkout's streams."""
+    from fifo.spark import limits
+
+    return int(getattr(limits, "ROWS_MAX", HELD))
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -69,6 +69,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--user", help="with --password-file; else those of the URL")
     parser.add_argument("--password-file", help="a file whose first line it is")
     parser.add_argument("--token-file", help="in the place of user and password")
+    parser.add_argument("--ca", help="a file, on all hosts: who signs the nodes' certificates")
+    parser.add_argument("--cert", help="a file, on all hosts: a certificate to log in with")
+    parser.add_argument("--key", help="a file, on all hosts: its key, where it is not in --cert")
     parser.add_argument("--queue", required=True, help="is declared if it does not exist")
     parser.add_argument("--workload", help="a TOML file, or the name of one that comes along")
     parser.add_argument("--producers", type=int, help="partitions that publish")
@@ -115,12 +118,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _with_login(options: argparse.Namespace) -> str:
-    """The url with user and secret, which need not be on the command line."""
-    if not (options.user or options.password_file or options.token_file):
+    """The url with user, secret and files, which need not be on the command line."""
+    given = {
+        "user": options.user,
+        "passwordFile": options.password_file,
+        "tokenFile": options.token_file,
+        "ca": options.ca,
+        "cert": options.cert,
+        "key": options.key,
+    }
+    if not any(given.values()):
         return str(options.url)
     from fifo.spark.options import with_login
 
-    return with_login(options.url, options.user, options.password_file, options.token_file)
+    return with_login(options.url, given)
 
 
 def _workload(options: argparse.Namespace) -> Workload:

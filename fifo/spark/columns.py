@@ -36,7 +36,12 @@ READ: Final = tuple(_READ_FIELDS)
 """The names of all columns of a read."""
 
 AT_THE_BROKER: Final = frozenset({"body", "key", "headers"})
-"""Columns that a read which takes nothing leaves at the broker, where it wants none of them."""
+"""Columns that a read leaves at the broker, where it wants none of them."""
+
+
+def want_bodies(names: Sequence[str] | None) -> bool:
+    """Whether a read of these columns, or of all, needs what lies in the log."""
+    return names is None or bool(AT_THE_BROKER & {*names})
 
 
 def read_schema(*, binary_keys: bool, names: Sequence[str] | None = None) -> sql.StructType:

@@ -7,12 +7,13 @@ before a commit. Which table it is, and how it commits, is the program's busines
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import fifo
 from fifo.blocking import BlockingClient, BlockingPinnedView
 from fifo.spark import columns, limits
 from fifo.spark.errors import SourceError, telling
+from fifo.spark.options import Login, with_login
 
 
 class Transaction(NamedTuple):
@@ -26,15 +27,17 @@ class Transaction(NamedTuple):
     version: int
 
 
-def transaction(url: str, queue: str, reservation: str, tokens: Iterable[str]) -> Transaction:
+def transaction(
+    url: str, queue: str, reservation: str, tokens: Iterable[str], **login: Unpack[Login]
+) -> Transaction:
     """Return the transaction of the rows with these tokens, right before its commit.
 
     Raises SourceError where the lock of one of them is lost, which is redelivered: rows that are
-    committed then would come twice.
+    committed then would come twice. `login`: options of the connection, such as `tokenFile`.
     """
     where = f"queue {queue!r}, reservation {reservation!r}"
     consumer, wanted = _of_one(tokens, where)
-    with telling(where), fifo.blocking.connect(url) as client:
+    with telling(where), fifo.blocking.connect(with_login(url, login)) as client:
         lost = sorted(wanted - _locked(client, queue, consumer))
     if lost:
         named = ", ".join(columns.token_of(consumer, token) for token in lost[:10])
@@ -52,8 +55,8 @@ def _of_one(tokens: Iterable[str], where: str) -> tuple[int, set[int]]:
     consumers = {consumer for consumer, _ in pairs}
     if len(consumers) != 1:
         raise SourceError(
-            f"{where}: the tokens of {len(consumers)} reservations: give those of one batch, which"
-            " has rows"
+            f"{where}: the tokens of {len(consumers)} consumers: give those of one batch, which has"
+            f" rows, and of {limits.HELD_MAX} at most (option maxRowsPerTrigger)"
         )
     return consumers.pop(), {token for _, token in pairs}
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 from typing import Final
 
 HELD_MAX: Final = 65_535
-"""Messages that one reservation, or one session's gets on a queue, may hold: the broker's bound."""
+"""Messages that one durable consumer, or one session's gets on a queue, may hold: the broker's
+bound."""
+
+HOLDERS_MAX: Final = 16
+"""Durable consumers of one reservation: each is opened, renewed and acked on its own."""
+
+ROWS_MAX: Final = HOLDERS_MAX * HELD_MAX
+"""Messages of one micro-batch, or of one `manual` read: a million."""
+
+TOKEN_BITS: Final = 48
+"""Bits of a place for the token of its consumer: 280 billion messages of one reservation."""
 
 STEP_MESSAGES: Final = 10_000
 """Messages that one `reserve` may lock: the broker's bound."""
@@ -57,7 +67,7 @@ SENDS_UNDER_WAY: Final = 64
 bodies, this bounds the bookkeeping for tiny ones."""
 
 MAX_ROWS_PER_TRIGGER: Final = HELD_MAX
-"""Default of `maxRowsPerTrigger`: all that a reservation may hold. A micro-batch costs Spark a
+"""Default of `maxRowsPerTrigger`: all that one consumer may hold. A micro-batch costs Spark a
 seventh of a second, whatever its size, and it is `maxBytesPerTrigger` that memory bounds."""
 
 SCHEMA_BYTES: Final = 4 * 2**20

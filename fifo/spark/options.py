@@ -7,16 +7,20 @@ Update with it: the table in `docs/spark.md`.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote, urlsplit, urlunsplit
+from typing import Any, Final, TypedDict
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 import fifo
 from fifo.client import durations, from_url
 from fifo.spark import columns, limits
 from fifo.spark.bodies import typed
+
+URL_VARIABLE: Final = "FIFO_URL"
+"""The environment variable of the driver that has the url where no option has."""
 
 TABLES: Final = ("queues", "consumers", "locks", "delayed", "dead_letters")
 
@@ -198,6 +202,8 @@ _READS: Final = frozenset({BATCH_READ, STREAM_READ})
 _ALL: Final = _READS | {BATCH_WRITE, STREAM_WRITE}
 
 _CREDENTIALS: Final = ("user", "password", "token", "password_file", "token_file")
+_TLS: Final = ("ca", "cert", "key")
+_OF_THE_URL: Final = (*_CREDENTIALS, *_TLS)
 """Fields that become part of the url."""
 
 _OF_BODIES: Final = ("body_format", "body_schema", "body_file", "body_mode")
@@ -211,6 +217,9 @@ OPTIONS: Final = (
     _Option("token", "token", _secret, _ALL),
     _Option("passwordFile", "password_file", _secret_in, _ALL),
     _Option("tokenFile", "token_file", _secret_in, _ALL),
+    _Option("ca", "ca", _name, _ALL),
+    _Option("cert", "cert", _name, _ALL),
+    _Option("key", "key", _name, _ALL),
     _Option("partitions", "partitions_given", _integer(1, limits.PARTITIONS_MAX), _READS),
     _Option("ackMode", "ack_mode", _one_of(*ACK_MODES), frozenset({BATCH_READ})),
     _Option("table", "table", _one_of(*TABLES), frozenset({BATCH_READ})),
@@ -225,7 +234,7 @@ OPTIONS: Final = (
     _Option(
         "maxRowsPerTrigger",
         "max_rows",
-        _integer(1, limits.HELD_MAX),
+        _integer(1, limits.ROWS_MAX),
         frozenset({STREAM_READ}),
     ),
     _Option("maxBytesPerTrigger", "max_bytes", _bytes, frozenset({STREAM_READ})),
@@ -259,6 +268,8 @@ SPARKS_OWN: Final = frozenset({"checkpointlocation"})
 def parse(given: Mapping[str, str], use: str) -> Settings:
     """The settings for one use. Raises InvalidArgument, in one line that names the option."""
     found = _checked(given, frozenset({use}))
+    if "url" not in found and os.environ.get(URL_VARIABLE):
+        found["url"] = _url(os.environ[URL_VARIABLE], URL_VARIABLE)
     for name in ("url", "queue"):
         if name not in found and not (name == "queue" and "table" in found):
             raise fifo.InvalidArgument(
@@ -266,8 +277,8 @@ def parse(given: Mapping[str, str], use: str) -> Settings:
                 " was created without a list of columns, and for reads alone: insert into a"
                 " temporary view, or INSERT INTO t WITH (url = '...', queue = '...')"
             )
-    found["url"] = _with_credentials(found)
-    joined = (*_CREDENTIALS, *_OF_BODIES)
+    found["url"] = _whole_url(found)
+    joined = (*_OF_THE_URL, *_OF_BODIES)
     plain = {name: one for name, one in found.items() if name not in joined}
     settings = Settings(**plain, body=_body(found))
     if use == STREAM_READ:
@@ -284,6 +295,21 @@ def parse(given: Mapping[str, str], use: str) -> Settings:
 def _body(found: Mapping[str, Any]) -> typed.Body | None:
     """The typed bodies, where there is the option format."""
     return typed.of_options(*(found.get(name) for name in _OF_BODIES))
+
+
+def _whole_url(found: Mapping[str, Any]) -> str:
+    """The url, with the user, the secrets and the files of the options."""
+    url = _with_credentials(found)
+    given = {name: found[name] for name in _TLS if found.get(name) is not None}
+    if not given:
+        return url
+    parts = urlsplit(url)
+    twice = given.keys() & {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    if twice:
+        raise fifo.InvalidArgument(f"option {min(twice)}: the url names it as well; give it once")
+    files = [f"{name}={quote(path, safe='/')}" for name, path in given.items()]
+    query = "&".join(filter(None, (parts.query, *files)))
+    return _url(urlunsplit(parts._replace(query=query)), min(given))
 
 
 def _with_credentials(found: Mapping[str, Any]) -> str:
@@ -308,16 +334,33 @@ def _with_credentials(found: Mapping[str, Any]) -> str:
     return urlunsplit(parts._replace(netloc=login + parts.netloc))
 
 
-def with_login(
-    url: str, user: str | None, password_file: str | None, token_file: str | None
-) -> str:
-    """The url, with a user and secrets from files. Raises InvalidArgument."""
-    found: dict[str, Any] = {"url": url, "user": user}
-    if password_file is not None:
-        found["password_file"] = _secret_in(password_file, "passwordFile")
-    if token_file is not None:
-        found["token_file"] = _secret_in(token_file, "tokenFile")
-    return _with_credentials(found)
+class Login(TypedDict, total=False):
+    """Options of a connection, for the functions that take a url."""
+
+    user: str
+    password: str
+    passwordFile: str
+    token: str
+    tokenFile: str
+    ca: str
+    cert: str
+    key: str
+
+
+LOGIN: Final = tuple(Login.__annotations__)
+
+
+def with_login(url: str, login: Mapping[str, object]) -> str:
+    """The url, with the options of a `Login` that are given. Raises InvalidArgument."""
+    given = {name: str(text) for name, text in login.items() if text is not None}
+    if not given:
+        return url
+    wrong = next((name for name in given if name not in LOGIN), None)
+    if wrong is not None:
+        raise fifo.InvalidArgument(
+            f"there is no option {wrong[:40]!r} here; there are {', '.join(LOGIN)}"
+        )
+    return _whole_url(_checked({"url": url, **given}, _ALL))
 
 
 def of_table(given: Mapping[str, str]) -> dict[str, str] | None:
@@ -409,7 +452,7 @@ def _needs_reservation(settings: Settings, why: str) -> None:
 def _check_batch(settings: Settings, found: dict[str, Any]) -> None:
     if settings.ack_mode == MANUAL:
         _needs_reservation(settings, "ackMode=manual keeps what was read under this name")
-        _at_most(settings, limits.HELD_MAX)
+        _at_most(settings, limits.ROWS_MAX)
         for field in ("table", "state"):
             if field in found:
                 raise fifo.InvalidArgument(

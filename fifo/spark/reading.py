@@ -18,7 +18,7 @@ from fifo.spark import limits, options
 from fifo.spark.bodies.typed import TypedReader
 from fifo.spark.errors import telling
 from fifo.spark.options import Settings
-from fifo.spark.reservation import Follower, Keeper, Part, Reservation, fetched, split
+from fifo.spark.reservation import Followers, Keeper, Part, Reservation, fetched, split
 from fifo.spark.scanning import ScanReader
 
 
@@ -50,11 +50,12 @@ class ManualReader(DataSourceReader):
             telling(f"{settings.where()}, reservation {settings.reservation!r}"),
             fifo.blocking.connect(settings.url) as client,
         ):
-            reservation = Reservation(client, settings)
-            held = reservation.held(0, reservation.last)
+            most = settings.max_messages or limits.HELD_MAX
+            reservation = Reservation(client, settings, most)
+            held = reservation.held((), reservation.last)
             if not held:
-                reservation.take(settings.max_messages or limits.HELD_MAX)
-                held = reservation.held(0, reservation.last)
+                reservation.take(most)
+                held = reservation.held((), reservation.last)
             parts = split(held, settings.partitions)
             return [Part(part, reservation.opened) for part in parts]
 
@@ -68,6 +69,6 @@ class ManualReader(DataSourceReader):
             telling(f"{settings.where()}, reservation {settings.reservation!r}"),
             fifo.blocking.connect(settings.url) as client,
         ):
-            holder = Follower(client, settings.queue, settings.reservation, partition.opened)
+            holder = Followers(client, settings.queue, settings.reservation, partition.opened)
             with Keeper(holder, settings.lock_s or limits.LOCK_S):
                 yield from fetched(settings, partition, follow=True, remedy="read again")

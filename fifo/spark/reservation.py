@@ -1,8 +1,8 @@
-"""Messages kept under a name: the durable consumer behind streams and `ackMode=manual`.
+"""Messages kept under a name: the durable consumers behind streams and `ackMode=manual`.
 
-Owns opening it, taking more, splitting what is held into tasks, reading it in a task, keeping its
-locks, and the functions that users call between reads. When a batch ends is the business of
-`streaming`; which mode a read is in, of `reading`.
+Owns how many they are, taking more, splitting what is held into tasks, reading it in a task,
+keeping its locks, and the functions that users call between reads. What one consumer does is the
+business of `holding`; when a batch ends, of `streaming`; which mode a read is in, of `reading`.
 """
 
 from __future__ import annotations
@@ -10,30 +10,29 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, Unpack
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 import fifo
 from fifo.blocking import BlockingClient, BlockingDurable
-from fifo.client import NotAcked, Opened
+from fifo.client import Opened
 from fifo.spark import batches, columns, limits
 from fifo.spark.ahead import ahead
 from fifo.spark.errors import SourceError, telling
-from fifo.spark.options import Settings
+from fifo.spark.holding import ANY, Follower, Holder, Ranges, count, tokens_of
+from fifo.spark.options import Login, Settings, with_login
 
 _log = logging.getLogger("fifo.spark")
 
-_T = TypeVar("_T")
+Position: TypeAlias = tuple[int, ...]
+"""The last token of each consumer up to a moment; 0 for those that are not in it."""
 
-Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""Tokens first..last, ascending."""
-
-_ANY: Final = Opened(0, 1)
-"""The latest opening, whichever it is: the broker's refusal names the generation."""
+Places: TypeAlias = Ranges
+"""Ranges of places, each within one consumer (`place_of`)."""
 
 
 class Acked(NamedTuple):
@@ -46,203 +45,206 @@ class Acked(NamedTuple):
     lost: int
 
 
-def ack(url: str, queue: str, reservation: str) -> Acked:
+def ack(url: str, queue: str, reservation: str, **login: Unpack[Login]) -> Acked:
     """Ack all that the reservation holds; call it when the action on what was read has succeeded.
 
+    `login`, here and below: options of the connection, such as `tokenFile` and `ca`.
     Raises SourceError where there is no such reservation.
     """
-    with _joined(url, queue, reservation) as durable:
-        held = durable.open()
-        lost = durable.ack(durable.next_token - 1)
-        return Acked(count(held), _tokens(lost))
+    messages = lost = 0
+    with _joined(url, queue, reservation, login) as found:
+        for durable in found:
+            messages += count(durable.open())
+            lost += tokens_of(durable.ack(durable.next_token - 1))
+    return Acked(messages, lost)
 
 
-def renew(url: str, queue: str, reservation: str) -> None:
+def renew(url: str, queue: str, reservation: str, **login: Unpack[Login]) -> None:
     """Lock all that the reservation holds anew, from now on: between a long action and its ack."""
-    with _joined(url, queue, reservation) as durable:
-        durable.renew()
+    with _joined(url, queue, reservation, login) as found:
+        for durable in found:
+            durable.renew()
 
 
-def release(url: str, queue: str, reservation: str) -> None:
+def release(url: str, queue: str, reservation: str, **login: Unpack[Login]) -> None:
     """End the reservation: what it holds goes back to the queue, uncounted."""
-    with _joined(url, queue, reservation) as durable:
-        durable.forget()
+    with _joined(url, queue, reservation, login) as found:
+        for durable in reversed(found):
+            durable.forget()
 
 
 @contextmanager
-def _joined(url: str, queue: str, reservation: str) -> Iterator[BlockingDurable]:
-    """A reservation that exists, in its present generation."""
+def _joined(
+    url: str, queue: str, reservation: str, login: Login
+) -> Iterator[list[BlockingDurable]]:
+    """The consumers of a reservation that exists, in their present generations."""
     with (
         telling(f"queue {queue!r}, reservation {reservation!r}"),
-        fifo.blocking.connect(url) as client,
+        fifo.blocking.connect(with_login(url, login)) as client,
     ):
-        yield Follower(client, queue, reservation, _ANY).find()
+        first = Follower(client, queue, reservation, ANY).find()
+        names = others(client, queue, reservation, 1)
+        yield [first, *(Follower(client, queue, name, ANY).find() for name in names)]
 
 
 class Part(InputPartition):
-    """The tokens of a reservation that one task fetches, as opened when this was planned."""
+    """The places of a reservation that one task fetches, as opened when this was planned."""
 
-    def __init__(self, ranges: Ranges, opened: Opened) -> None:
+    def __init__(self, ranges: Places, opened: tuple[Opened, ...]) -> None:
         super().__init__(ranges)
         self.ranges = ranges
         self.opened = opened
 
 
-class Follower:
-    """A reservation that others may open again meanwhile: only the newest generation is served,
-    and this one takes over its number from the refusal.
+class Reservation:
+    """The driver's side: its durable consumers, as many as it takes to hold `most` messages, and
+    those that an earlier driver had opened.
+
+    Messages lie in the order of the queue: in that of the consumers, and of the tokens of each.
     """
 
-    def __init__(self, client: BlockingClient, queue: str, name: str, opened: Opened) -> None:
-        self._client = client
-        self._queue = queue
-        self._name = name
-        self._consumer = opened.consumer
-        self._durable = self._as_opened(opened.generation)
-
-    def _as_opened(self, generation: int) -> BlockingDurable:
-        opened = Opened(self._consumer, generation)
-        return self._client.durable(self._queue, self._name, opened=opened)
-
-    @property
-    def opened(self) -> Opened:
-        """The generation that was served last."""
-        return self._durable.opened
-
-    def find(self) -> BlockingDurable:
-        """The reservation in its present generation; raises LockLost where there is none."""
-        try:
-            self._durable.ack(0)
-        except fifo.SessionTaken as error:
-            self._adopt(error)
-        return self._durable
-
-    def fetch_part(self, first: int, last: int, max_bytes: int) -> fifo.Fetched:
-        """As `durable.fetch_part`."""
-        return self._following(lambda: self._durable.fetch_part(first, last, max_bytes))
-
-    def settle(self, verb: str, tokens: Sequence[int], **more: Any) -> tuple[fifo.Verdict, ...]:
-        """As `durable.settle`."""
-        return self._following(lambda: self._durable.settle(verb, tokens, **more))
-
-    def renew(self) -> None:
-        """As `durable.renew`."""
-        self._following(lambda: self._durable.renew())
-
-    def ack(self, upto: int) -> int:
-        """As `durable.ack`; how many had been lost before."""
-        return _tokens(self._following(lambda: self._durable.ack(upto)))
-
-    def forget(self) -> None:
-        """As `durable.forget`."""
-        self._following(lambda: self._durable.forget())
-
-    def _following(self, verb: Callable[[], _T]) -> _T:
-        """Each refusal names a later generation: every action of Spark opens the name anew."""
-        while True:
-            try:
-                return verb()
-            except fifo.SessionTaken as error:
-                self._adopt(error)
-
-    def _adopt(self, error: fifo.SessionTaken) -> None:
-        generation = error.detail.get("generation") if isinstance(error.detail, dict) else None
-        if not isinstance(generation, int):
-            raise error
-        self._durable = self._as_opened(generation)
-
-
-class Reservation:
-    """The driver's side: opens the name, which takes it over, and knows what it holds."""
-
-    def __init__(self, client: BlockingClient, settings: Settings) -> None:
+    def __init__(
+        self, client: BlockingClient, settings: Settings, most: int = limits.HELD_MAX
+    ) -> None:
         assert settings.reservation is not None, "checked with the options"
         self.lock_s = settings.lock_s or limits.LOCK_S
-        self._durable = client.durable(
-            settings.queue,
-            settings.reservation,
-            lock=self.lock_s,
-            max_lock=settings.max_lock_s or max(self.lock_s, limits.MAX_LOCK_S),
-        )
-        self._held: Ranges = ()
-        self._lost: Ranges = ()
-        self._next = 1
-        self.open()
-
-    def open(self) -> None:
-        """Take the name over, and learn what is held, which is locked anew: who comes back before
-        the locks have run out keeps all of it.
-        """
-        self._held = tuple(self._durable.open())
-        self._lost = self._durable.lost
-        self._next = self._durable.next_token
-        self.renew()
+        count_wanted = -(-most // limits.HELD_MAX)
+        names = [holder_name(settings.reservation, index) for index in range(count_wanted)]
+        names += others(client, settings.queue, settings.reservation, count_wanted)
+        self._holders = [Holder(client, settings, name) for name in names]
 
     @property
-    def opened(self) -> Opened:
+    def opened(self) -> tuple[Opened, ...]:
         """For the tasks."""
-        return self._durable.opened
+        return tuple(holder.opened for holder in self._holders)
 
     @property
-    def last(self) -> int:
-        """The last token that was given out."""
-        return self._next - 1
+    def last(self) -> Position:
+        """The last tokens that were given out."""
+        return tuple(holder.last for holder in self._holders)
 
     @property
-    def oldest(self) -> int:
-        """The first token that is held; the next one where nothing is."""
-        return self._held[0][0] if self._held else self._next
+    def begin(self) -> Position:
+        """Before all that is held."""
+        return tuple(holder.oldest - 1 for holder in self._holders)
 
-    def held(self, after: int, upto: int) -> Ranges:
-        """The held ranges of tokens after+1..upto, as far as this side knows."""
-        return _cut(self._held, after, upto)
+    def held(self, after: Position, upto: Position) -> Places:
+        """The held places between these positions, as far as this side knows."""
+        found = [holder.held(*part) for holder, part in self._between(after, upto)]
+        return _places(found)
 
-    def lost(self, after: int, upto: int) -> Ranges:
-        """The ranges of tokens after+1..upto that were lost when this one opened it."""
-        return _cut(self._lost, after, upto)
+    def lost(self, after: Position, upto: Position) -> Places:
+        """The places between these positions that were lost when this one opened it."""
+        found = [holder.lost(*part) for holder, part in self._between(after, upto)]
+        return _places(found)
+
+    def _between(self, after: Position, upto: Position) -> Iterator[tuple[Holder, tuple[int, int]]]:
+        for index, holder in enumerate(self._holders):
+            yield holder, (token_at(after, index), token_at(upto, index))
 
     def take(self, most: int, max_bytes: int | None = None) -> int:
         """Lock up to `most` more messages; how many. Fewer: no more are ready, or can be held, or
-        the last one's body makes it `max_bytes`.
-
-        Where an answer was lost it looks at what is held, so that nothing is locked twice.
-        """
+        the last one's body makes it `max_bytes`."""
         taken = 0
-        while taken < most and max_bytes != 0:
-            wanted = min(most - taken, limits.STEP_MESSAGES)
-            before = self._next
-            try:
-                tokens, left_bytes = self._durable.hold(wanted, max_bytes)
-            except fifo.FifoError as error:
-                if not error.unknown:
-                    raise
-                self.open()
-            else:
-                max_bytes = None if max_bytes is None else left_bytes
-                if tokens:
-                    self._held += ((tokens[0], tokens[-1]),)
-                self._next = max(self._next, tokens.stop)
-            taken += self._next - before
-            if self._next == before:
+        for holder in self._holders:
+            wanted = min(most - taken, holder.room)
+            found, max_bytes = holder.take(wanted, max_bytes)
+            taken += found
+            if found < wanted or taken == most:
                 break
         return taken
 
-    def ack(self, upto: int) -> int:
-        """Settle all up to this token; how many had been lost before."""
-        lost = self._durable.ack(upto)
-        self._held = self.held(upto, self.last)
-        return _tokens(lost)
+    def ack(self, upto: Position) -> int:
+        """Settle all up to this position; how many had been lost before."""
+        return sum(holder.ack(token_at(upto, index)) for index, holder in enumerate(self._holders))
 
     def renew(self) -> None:
-        """Lock all anew; nothing where nothing is held."""
-        if self._held:
-            self._durable.renew()
+        """Lock all anew."""
+        for holder in self._holders:
+            holder.renew()
+
+
+class Followers:
+    """A reservation that others may open again meanwhile, by each of its consumers."""
+
+    def __init__(
+        self, client: BlockingClient, queue: str, name: str, opened: Sequence[Opened]
+    ) -> None:
+        self._each = [
+            Follower(client, queue, holder_name(name, index), one)
+            for index, one in enumerate(opened)
+        ]
+
+    def renew(self) -> None:
+        """Lock all anew."""
+        for one in self._each:
+            one.renew()
+
+    def ack(self, upto: Position) -> int:
+        """Settle all up to this position; how many had been lost before."""
+        return sum(one.ack(token_at(upto, index)) for index, one in enumerate(self._each))
+
+    def forget(self) -> None:
+        """Give all back; the first one last, by which the others are found."""
+        for one in reversed(self._each):
+            one.forget()
+
+
+def holder_name(name: str, index: int) -> str:
+    """The name of a durable consumer of a reservation: the first one has the reservation's."""
+    return f"{name}/{index + 1}" if index else name
+
+
+def others(client: BlockingClient, queue: str, name: str, first: int) -> list[str]:
+    """The names from this one on under which the reservation has consumers already."""
+    found: list[str] = []
+    for index in range(first, limits.HOLDERS_MAX):
+        one = holder_name(name, index)
+        try:
+            Follower(client, queue, one, ANY).find()
+        except fifo.LockLost:
+            break
+        found.append(one)
+    return found
+
+
+def place_of(index: int, token: int) -> int:
+    """A token of one of the consumers as a number: places are in the order of the messages."""
+    return index << limits.TOKEN_BITS | token
+
+
+def holder_of(place: int) -> tuple[int, int]:
+    """The consumer of a place, and its token."""
+    return place >> limits.TOKEN_BITS, place % (1 << limits.TOKEN_BITS)
+
+
+def token_at(position: Position, index: int) -> int:
+    """The token of a position at one of the consumers; 0 where it was not known yet."""
+    return position[index] if index < len(position) else 0
+
+
+def behind(position: Position, places: Places) -> Position:
+    """The position behind all of these places, which lie behind this one."""
+    found = list(position)
+    for _, last in places:
+        index, token = holder_of(last)
+        found += [0] * (index + 1 - len(found))
+        found[index] = max(found[index], token)
+    return tuple(found)
+
+
+def _places(found: Sequence[Ranges]) -> Places:
+    return tuple(
+        (place_of(index, first), place_of(index, last))
+        for index, ranges in enumerate(found)
+        for first, last in ranges
+    )
 
 
 class Keeper:
     """Renews from a thread, at once and while entered. A lost renewal is tried again in time."""
 
-    def __init__(self, holder: Reservation | Follower, lock_s: float) -> None:
+    def __init__(self, holder: Reservation | Followers, lock_s: float) -> None:
         self._holder = holder
         self._lock_s = lock_s
         self._period_s = lock_s / limits.RENEWALS_PER_LOCK
@@ -292,30 +294,38 @@ def fetched(
     None: goes on without them. `follow`: go on where the name was opened again meanwhile; else that
     is refused.
     """
-    name = settings.reservation or ""
     with (
-        telling(f"{settings.where()}, reservation {name!r}"),
+        telling(f"{settings.where()}, reservation {settings.reservation!r}"),
         fifo.blocking.connect(settings.url) as client,
     ):
-        holder: Follower | BlockingDurable = (
-            Follower(client, settings.queue, name, part.opened)
-            if follow
-            else client.durable(settings.queue, name, opened=part.opened)
-        )
         schema = columns.arrow_schema(binary_keys=settings.binary_keys, names=settings.columns)
-        for found in ahead(_answers(holder, part.ranges)):
+        for consumer, found in ahead(_answers(client, settings, part, follow=follow)):
             if remedy is not None and found.lost:
                 raise gone(settings, count(found.lost), count(part.ranges), remedy)
-            yield from batches.to_batches(found.messages, schema, consumer=part.opened.consumer)
+            yield from batches.to_batches(found.messages, schema, consumer=consumer)
 
 
-def _answers(holder: Follower | BlockingDurable, ranges: Ranges) -> Iterator[fifo.Fetched]:
-    for first, last in _steps(ranges):
-        begin = first
-        while begin:
-            found = holder.fetch_part(begin, last, limits.BATCH_BYTES)
-            yield found
-            begin = found.rest
+def _answers(
+    client: BlockingClient, settings: Settings, part: Part, *, follow: bool
+) -> Iterator[tuple[int, fifo.Fetched]]:
+    """Fetch each range; the answers come with the number of the consumer."""
+    holders: dict[int, Follower | BlockingDurable] = {}
+    bodies = columns.want_bodies(settings.columns)
+    for first_place, last_place in _steps(part.ranges):
+        index, first = holder_of(first_place)
+        last = holder_of(last_place)[1]
+        opened = part.opened[index]
+        if index not in holders:
+            name = holder_name(settings.reservation or "", index)
+            holders[index] = (
+                Follower(client, settings.queue, name, opened)
+                if follow
+                else client.durable(settings.queue, name, opened=opened)
+            )
+        while first:
+            found = holders[index].fetch_part(first, last, limits.BATCH_BYTES, bodies=bodies)
+            yield opened.consumer, found
+            first = found.rest
 
 
 def gone(settings: Settings, missing: int, promised: int, remedy: str) -> SourceError:
@@ -327,26 +337,11 @@ def gone(settings: Settings, missing: int, promised: int, remedy: str) -> Source
     )
 
 
-def _cut(ranges: Ranges, after: int, upto: int) -> Ranges:
-    """The part of these ranges in after+1..upto."""
-    cut = [(max(first, after + 1), min(last, upto)) for first, last in ranges]
-    return tuple((first, last) for first, last in cut if first <= last)
-
-
-def _tokens(lost: Sequence[NotAcked]) -> int:
-    return count([(one.first, one.last) for one in lost])
-
-
-def count(ranges: Sequence[tuple[int, int]]) -> int:
-    """Tokens in these ranges."""
-    return sum(last - first + 1 for first, last in ranges)
-
-
-def split(ranges: Ranges, parts: int) -> list[Ranges]:
-    """The same tokens in at most so many parts of nearly the same size, in order, none empty."""
+def split(ranges: Places, parts: int) -> list[Places]:
+    """The same places in at most so many parts of nearly the same size, in order, none empty."""
     total = count(ranges)
     edges = sorted({total * part // parts for part in range(1, parts + 1)} - {0})
-    found: list[Ranges] = []
+    found: list[Places] = []
     rest, passed = list(ranges), 0
     for edge in edges:
         part: list[tuple[int, int]] = []
@@ -361,7 +356,7 @@ def split(ranges: Ranges, parts: int) -> list[Ranges]:
     return found
 
 
-def _steps(ranges: Ranges) -> Iterator[tuple[int, int]]:
+def _steps(ranges: Places) -> Iterator[tuple[int, int]]:
     for first, last in ranges:
         for begin in range(first, last + 1, limits.FETCH_MESSAGES):
             yield begin, min(last, begin + limits.FETCH_MESSAGES - 1)

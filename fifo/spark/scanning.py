@@ -105,7 +105,7 @@ class ScanReader(DataSourceReader):
     ) -> Iterator[Delivered[fifo.ScannedMessage]]:
         settings = self.settings
         wanted = tables.WANTED[settings.table].copy()
-        if settings.columns and not columns.AT_THE_BROKER & {*settings.columns}:
+        if not columns.want_bodies(settings.columns):
             wanted["bodies"] = False
         if settings.state is not None:
             wanted["state"] = cast("ScanState", settings.state)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
@@ -23,7 +23,8 @@ from fifo.blocking import BlockingClient
 from fifo.client import Opened
 from fifo.spark import columns, limits
 from fifo.spark.errors import SourceError, telling
-from fifo.spark.reservation import Follower
+from fifo.spark.holding import Follower
+from fifo.spark.options import Login, with_login
 
 _log = logging.getLogger("fifo.spark")
 
@@ -82,17 +83,24 @@ class Settled(NamedTuple):
 
 
 def settle(
-    rows: DataFrame, url: str, queue: str, reservation: str, *, fail_on_loss: bool = True
+    rows: DataFrame,
+    url: str,
+    queue: str,
+    reservation: str,
+    *,
+    fail_on_loss: bool = True,
+    **login: Unpack[Login],
 ) -> Settled:
     """Give each row its verdict: the columns `token`, `verdict` (`ack`, `nack`, `release`,
     `terminate`), and where there are such `delay`, `reason` and `description`.
 
     A row without a verdict stays as it is. Again without harm. Raises SourceError where locks were
-    lost before their verdict, or with `fail_on_loss=False` counts and names them.
+    lost before their verdict, or with `fail_on_loss=False` counts and names them. `login`: options
+    of the connection, such as `tokenFile` and `ca`.
     """
     where = f"queue {queue!r}, reservation {reservation!r}"
     chosen = _chosen(rows)
-    work = _settling(url, queue, reservation, where)
+    work = _settling(with_login(url, login), queue, reservation, where)
     counts: Counter[str] = Counter()
     lost: list[str] = []
     for counted, tokens in _outcomes(chosen.where("verdict is not null"), work):

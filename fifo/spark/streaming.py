@@ -25,13 +25,26 @@ from fifo.blocking import BlockingClient
 from fifo.spark import limits
 from fifo.spark.bodies.typed import decoded
 from fifo.spark.errors import SourceError, telling
+from fifo.spark.holding import count
 from fifo.spark.options import Settings
-from fifo.spark.reservation import Keeper, Part, Reservation, count, fetched, gone, split
+from fifo.spark.reservation import (
+    Keeper,
+    Part,
+    Places,
+    Position,
+    Reservation,
+    behind,
+    fetched,
+    gone,
+    split,
+    token_at,
+)
 
 _log = logging.getLogger("fifo.spark")
 
 Offset: TypeAlias = dict[str, Any]
-"""queue, reservation, consumer (its number), token (the last one), rows (of the batch it ends)."""
+"""queue, reservation, consumer (its number), token (the last one), rows (of the batch it ends), and
+where the reservation has other consumers `more`: the number and the last token of each."""
 
 
 REMEDY: Final = '.option("failOnDataLoss", "false") goes on without them'
@@ -53,7 +66,7 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         """Before what is held, else before what comes next."""
         with telling(self._where):
-            return self._driving().offset(self._driving().reservation.oldest - 1, 0)
+            return self._driving().offset(self._driving().reservation.begin, 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The option maxRowsPerTrigger."""
@@ -70,9 +83,9 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(start)
         with telling(self._where):
             driver = self._driving()
-            driver.ack(self._token(start))
+            driver.ack(_position(start))
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.settings.max_rows
-            end = driver.next_end(self._token(start), min(most, self.settings.max_rows))
+            end = driver.next_end(_position(start), min(most, self.settings.max_rows))
             return start if end is None else end
 
     def partitions(self, start: Offset, end: Offset) -> list[Part]:
@@ -81,9 +94,9 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(end)
         with telling(self._where):
             reservation = self._driving().reservation
-            held = reservation.held(self._token(start), self._token(end))
+            held = reservation.held(_position(start), _position(end))
             # Rows that are neither held nor lost have had a verdict (`fifo.spark.settle`).
-            missing = count(reservation.lost(self._token(start), self._token(end)))
+            missing = count(reservation.lost(_position(start), _position(end)))
         if missing > 0 and self.settings.fail_on_data_loss:
             raise gone(self.settings, missing, int(end["rows"]), REMEDY)
         return [Part(part, reservation.opened) for part in split(held, self.settings.partitions)]
@@ -92,7 +105,7 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The batch is done: ack it, again without harm."""
         self._check(end)
         with telling(self._where):
-            self._driving().ack(self._token(end))
+            self._driving().ack(_position(end))
 
     def reportLatestOffset(self) -> Offset:
         """The backlog, for the progress of the query: `latestOffset` of its source."""
@@ -136,16 +149,18 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " give this query a checkpointLocation of its own"
             )
         with telling(self._where):
-            present = self._driving().reservation.opened.consumer
-        if offset.get("consumer") != present:
+            opened = self._driving().reservation.opened
+        numbers = [offset.get("consumer"), *(number for number, _ in offset.get("more", []))]
+        if numbers != [one.consumer for one in opened][: len(numbers)]:
             raise SourceError(
                 f"{self._where}: the reservation of the checkpoint is gone (released, unused for 7"
                 " days, or the queue was deleted), and what it held is back in the queue; start"
                 " again with a new checkpointLocation"
             )
 
-    def _token(self, offset: Offset) -> int:
-        return int(offset["token"])
+
+def _position(offset: Offset) -> Position:
+    return (int(offset["token"]), *(int(token) for _, token in offset.get("more", [])))
 
 
 class _Driver:
@@ -155,13 +170,13 @@ class _Driver:
         self._settings = settings
         self._client: BlockingClient = fifo.blocking.connect(settings.url)
         try:
-            self.reservation = Reservation(self._client, settings)
+            self.reservation = Reservation(self._client, settings, settings.max_rows)
         except BaseException:
             self._client.close()
             raise
         self.budget: int | None = None
         self.lost = 0
-        self._acked = self.reservation.oldest - 1
+        self._acked = self.reservation.begin
         self._idle_since: float | None = None
         self._pause = threading.Event()
         self._keeper = Keeper(self.reservation, self.reservation.lock_s)
@@ -172,15 +187,20 @@ class _Driver:
         self._keeper.stop()
         self._client.close()
 
-    def offset(self, token: int, rows: int) -> Offset:
+    def offset(self, position: Position, rows: int) -> Offset:
         """As it stands in the checkpoint."""
-        return {
+        opened = self.reservation.opened
+        found: Offset = {
             "queue": self._settings.queue,
             "reservation": self._settings.reservation,
-            "consumer": self.reservation.opened.consumer,
-            "token": token,
+            "consumer": opened[0].consumer,
+            "token": token_at(position, 0),
             "rows": rows,
         }
+        if len(opened) > 1:
+            others = enumerate(opened[1:], 1)
+            found["more"] = [[one.consumer, token_at(position, at)] for at, one in others]
+        return found
 
     def ready(self) -> int:
         """Messages that could be taken now."""
@@ -203,9 +223,9 @@ class _Driver:
             "lock_left_s": round(self._keeper.left_s(), 1),
         }
 
-    def ack(self, upto: int) -> None:
+    def ack(self, upto: Position) -> None:
         """Once for each batch, whichever hook comes first."""
-        if upto <= self._acked:
+        if all(token <= token_at(self._acked, at) for at, token in enumerate(upto)):
             return
         lost = self.reservation.ack(upto)
         self._acked = upto
@@ -221,7 +241,7 @@ class _Driver:
                 raise SourceError(f"{text}; {REMEDY}")
             _log.warning(text)
 
-    def next_end(self, start: int, most: int) -> Offset | None:
+    def next_end(self, start: Position, most: int) -> Offset | None:
         """The end of the next batch behind `start`; None where nothing is there to read.
 
         What was taken for a batch that never got into the checkpoint comes first.
@@ -230,7 +250,7 @@ class _Driver:
         if not reservation.held(start, reservation.last) and not self._take(most):
             return None
         held = split_at(reservation.held(start, reservation.last), most)
-        return self.offset(held[-1][1], count(held))
+        return self.offset(behind(start, held), count(held))
 
     def _take(self, most: int) -> int:
         if self.budget is not None:
@@ -251,8 +271,8 @@ class _Driver:
             self._pause.wait(max(0.0, self._idle_since + limits.IDLE_S - time.monotonic()))
 
 
-def split_at(ranges: tuple[tuple[int, int], ...], most: int) -> list[tuple[int, int]]:
-    """The first `most` tokens of these ranges."""
+def split_at(ranges: Places, most: int) -> Places:
+    """The first `most` of these places."""
     found: list[tuple[int, int]] = []
     for first, last in ranges:
         if most <= 0:
@@ -260,4 +280,4 @@ def split_at(ranges: tuple[tuple[int, int], ...], most: int) -> list[tuple[int, 
         cut = min(last, first + most - 1)
         found.append((first, cut))
         most -= cut - first + 1
-    return found
+    return tuple(found)

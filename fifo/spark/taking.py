@@ -16,7 +16,7 @@ import fifo
 from fifo.spark import columns, limits, options
 from fifo.spark.bodies import typed
 from fifo.spark.errors import SourceError, telling
-from fifo.spark.reservation import Follower, Keeper, Reservation
+from fifo.spark.reservation import Followers, Keeper, Reservation
 
 _log = logging.getLogger("fifo.spark")
 
@@ -37,16 +37,17 @@ def taken(
     where = f"{settings.where()}, reservation {reservation!r}"
     with fifo.blocking.connect(settings.url) as client:
         with telling(where):
-            held = Reservation(client, settings)
-            if not held.held(0, held.last):
-                held.take(settings.max_messages or limits.HELD_MAX)
-        if not held.held(0, held.last):
+            most = settings.max_messages or limits.HELD_MAX
+            held = Reservation(client, settings, most)
+            if not held.held((), held.last):
+                held.take(most)
+        if not held.held((), held.last):
             # A read would take what has come since, and each action something else.
             plain = columns.read_schema(binary_keys=settings.binary_keys, names=settings.columns)
             schema = typed.read_schema(plain, settings.body)
             yield spark.createDataFrame([], schema)
             return
-        follower = Follower(client, queue, reservation, held.opened)
+        follower = Followers(client, queue, reservation, held.opened)
         with Keeper(follower, held.lock_s):
             try:
                 yield spark.read.format("fifo").options(**given).load()
@@ -62,7 +63,7 @@ def taken(
         )
 
 
-def _give_back(follower: Follower, where: str) -> None:
+def _give_back(follower: Followers, where: str) -> None:
     """Release all; where that fails the locks run out, and the block's own error is the news."""
     try:
         follower.forget()

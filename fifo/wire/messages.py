@@ -703,6 +703,7 @@ class Durable(Message):
     options: Annotated[dict[str, Any] | None, maybe(mapping)] = None
     consumer: Number = 0
     max_bytes: Number = 0
+    bodies: Flag = True
 
 
 @on_wire(49)

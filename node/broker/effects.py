@@ -30,6 +30,7 @@ from fifo.wire.messages import (
     Notice,
 )
 from node.broker import deliveries
+from node.broker.bodiless import Bodiless
 from node.broker.clock import ClusterClock
 from node.broker.connections.deferred_frames import Delivery, ResumedMark
 from node.broker.connections.sessions import Sessions
@@ -52,6 +53,7 @@ class Effects:
         self._locks = locks
         self._now_ms = clock.now_ms
         self._read_area = read_area
+        self.bodiless = Bodiless()
 
     def carry_out(self, effect: Effect) -> None:
         """Carry out one effect."""
@@ -81,7 +83,9 @@ class Effects:
         if connection is None:
             return
         first_token = effect.first_token
-        for runs in deliveries.chunks(effect.runs):
+        of_fetch = effect.repeat and self.bodiless.covers((effect.session, effect.consumer))
+        wanted = tuple(map(deliveries.without_body, effect.runs)) if of_fetch else effect.runs
+        for runs in deliveries.chunks(wanted):
             connection.send_deferred(
                 Delivery(effect, runs, first_token, self._now_ms, self._read_area)
             )

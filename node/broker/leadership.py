@@ -124,7 +124,7 @@ class Leadership:
                 people,
                 lambda: context.raft.applied_index,
             ),
-            durables=Durables(machine, proposer, self.quotas),
+            durables=Durables(machine, proposer, self.quotas, self._effects.bodiless),
             redrives=Redrives(context, proposals, proposer, self.reads.answer),
             one_message=OneMessage(
                 machine,

@@ -100,6 +100,22 @@ async def test_bytes_bound_a_hold_and_a_part_of_a_fetch(client: fifo.Client) -> 
     assert ([one.token for one in part.messages], part.lost, part.rest) == ([4, 5, 6], (), 0)
 
 
+async def test_a_fetch_may_leave_bodies_at_the_cluster(client: fifo.Client) -> None:
+    """And keys and headers; those of another fetch come whole."""
+    keys, headers = ["k"] * 3, [{"h": "v"}] * 3
+    await client.publish_many("q", [b"x" * 1000] * 3, keys=keys, headers=headers)
+    reader = client.durable("q", "reader")
+    await reader.hold(3)
+    bare = await reader.fetch_part(1, 3, 10_000, bodies=False)
+    assert [(one.token, one.body, one.key) for one in bare.messages] == [
+        (token, b"", None) for token in (1, 2, 3)
+    ]
+    assert (bare.lost, bare.rest) == ((), 0)
+    assert len({one.id for one in bare.messages}) == 3
+    whole = await reader.fetch_part(1, 3, 10_000)
+    assert [(one.body, one.headers) for one in whole.messages] == [(b"x" * 1000, {"h": "v"})] * 3
+
+
 async def test_each_reserved_message_can_have_a_verdict_of_its_own(
     shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:

@@ -10,7 +10,8 @@ from pyspark.sql import types as sql
 
 import fifo
 from fifo.spark import columns
-from fifo.spark.reservation import count, split
+from fifo.spark.holding import count
+from fifo.spark.reservation import split
 from fifo.spark.streaming import split_at
 
 KINDS: dict[str, sql.DataType] = {
@@ -137,5 +138,5 @@ def test_held_ranges_are_split_into_even_parts_in_order() -> None:
     assert split(held, 1) == [held]
     assert [count(part) for part in split(((1, 3),), 5)] == [1, 1, 1]
     assert split((), 4) == []
-    assert split_at(held, 5) == [(1, 4), (7, 7)]
-    assert split_at(held, 6) == [(1, 4), (7, 7), (10, 10)]
+    assert split_at(held, 5) == ((1, 4), (7, 7))
+    assert split_at(held, 6) == ((1, 4), (7, 7), (10, 10))

@@ -47,11 +47,11 @@ GIVEN = {"url": "fifo://h:1", "queue": "q"}
         (BATCH_READ, {"lock": "1s"}, "lock has no effect on a read that takes nothing"),
         (
             BATCH_READ,
-            {"ackMode": "manual", "reservation": "r", "maxMessages": "65536"},
-            "at most 65535 with ackMode=manual",
+            {"ackMode": "manual", "reservation": "r", "maxMessages": "1048561"},
+            "at most 1048560 with ackMode=manual",
         ),
         (STREAM_READ, {}, "reservation is missing: a stream needs it"),
-        (STREAM_READ, {"maxRowsPerTrigger": "65536"}, "from 1 to 65535"),
+        (STREAM_READ, {"maxRowsPerTrigger": "1048561"}, "from 1 to 1048560"),
         (STREAM_READ, {"maxBytesPerTrigger": "64 apples"}, "maxBytesPerTrigger: must be bytes"),
         (STREAM_READ, {"maxBytesPerTrigger": "0"}, "such as 1048576, 64m or 1g, not '0'"),
         (STREAM_READ, {"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false"),
@@ -73,7 +73,8 @@ def test_a_wrong_option_is_named_with_its_remedy(
 
 
 @pytest.mark.parametrize("name", ["url", "queue"])
-def test_a_missing_required_option_is_named(name: str) -> None:
+def test_a_missing_required_option_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FIFO_URL", raising=False)
     given = {other: text for other, text in GIVEN.items() if other != name}
     with pytest.raises(fifo.InvalidArgument, match=rf"option {name} is missing: \.option"):
         options.parse(given, BATCH_WRITE)
@@ -107,6 +108,51 @@ def test_secrets_may_be_options_or_in_files(tmp_path: Path) -> None:
     given = {**GIVEN, "url": "fifo://a:b@h:1", "user": "me", "password": "x"}
     with pytest.raises(fifo.InvalidArgument, match="give it once"):
         options.parse(given, BATCH_WRITE)
+
+
+def test_files_of_tls_may_be_options() -> None:
+    given = {**GIVEN, "url": "fifos://h:1?timeout=60"}
+    files = {"ca": "/etc/c&a.pem", "cert": "me.pem", "key": "my key.pem"}
+    found = from_url(options.parse({**given, **files}, BATCH_WRITE).url)
+    assert (found.ca, found.cert, found.key) == tuple(files.values())
+    assert (found.tls, found.timeout) == (True, 60.0)
+    login = {"user": "me", "password": "secret", "ca": "ca.pem"}
+    both = from_url(options.parse({**given, **login}, BATCH_READ).url)
+    assert (both.user, both.password, both.ca) == ("me", "secret", "ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("url", "more", "words"),
+    [
+        ("fifo://h:1", {"ca": "ca.pem"}, "option ca: ca: has an effect only with fifos://"),
+        ("fifos://h:1?ca=a.pem", {"ca": "b.pem"}, "option ca: the url names it as well"),
+        ("fifos://h:1", {"key": "k.pem"}, "option key: key: is the key of a cert"),
+    ],
+)
+def test_wrong_files_of_tls_are_named(url: str, more: dict[str, str], words: str) -> None:
+    with pytest.raises(fifo.InvalidArgument, match=words):
+        options.parse({**GIVEN, "url": url, **more}, BATCH_WRITE)
+
+
+def test_the_url_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its secrets, for the driver alone; an option wins."""
+    monkeypatch.setenv("FIFO_URL", "fifo://me:secret@env:1")
+    found = from_url(options.parse({"queue": "q"}, BATCH_WRITE).url)
+    assert (found.user, found.password, found.addresses) == ("me", "secret", ("env:1",))
+    assert from_url(options.parse(GIVEN, BATCH_WRITE).url).addresses == ("h:1",)
+    monkeypatch.setenv("FIFO_URL", "http://env")
+    with pytest.raises(fifo.InvalidArgument, match="FIFO_URL: url: must begin with fifo://"):
+        options.parse({"queue": "q"}, BATCH_WRITE)
+
+
+def test_functions_take_the_options_of_a_connection(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("t0ken\n")
+    whole = options.with_login("fifos://h:1", {"tokenFile": str(secret), "ca": "ca.pem"})
+    assert (from_url(whole).token, from_url(whole).ca) == ("t0ken", "ca.pem")
+    assert options.with_login("fifo://h:1", {"user": None, "ca": None}) == "fifo://h:1"
+    with pytest.raises(fifo.InvalidArgument, match="there is no option 'passwordfile' here"):
+        options.with_login("fifo://h:1", {"passwordfile": str(secret)})
 
 
 def test_a_password_is_not_shown() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -12,7 +15,8 @@ import fifo
 import fifo.spark
 from fifo.blocking import BlockingClient
 from fifo.machine import limits as machine_limits
-from fifo.spark import SourceError
+from fifo.spark import SourceError, batches
+from fifo.spark.batches import to_batches
 from fifo.spark.scanning import ScanPart, ScanReader
 from node.broker.broker import Broker
 from tests.spark.conftest import Cluster
@@ -144,6 +148,32 @@ class TestManual:
         reader = batch_reader(cluster.url, queue, **given)
         assert reader.partitions() == []
         assert list(reader.read(InputPartition(None))) == []
+
+    def test_a_read_of_few_columns_leaves_bodies_at_the_broker(
+        self,
+        cluster: Cluster,
+        client: BlockingClient,
+        queue: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """By the bytes of what comes; and what is wanted is there."""
+        confirms = client.publish_many(queue, [b"x" * 1000] * 3, keys=["a", "b", "c"])
+        came: list[int] = []
+
+        def watched(messages: Any, *given: Any, **more: Any) -> Iterator[pa.RecordBatch]:
+            came.append(sum(one.delivery.size for one in messages.stretches))
+            yield from to_batches(messages, *given, **more)
+
+        monkeypatch.setattr(batches, "to_batches", watched)
+        given = {"ackMode": "manual", "reservation": "r"}
+        for names in ("attempt,id,token", "id,key"):
+            [task] = planned(batch_reader(cluster.url, queue, columns=names, **given))
+            found = rows(task)
+            assert [list(row) for row in found] == [names.split(",")] * 3
+            assert [row["id"] for row in found] == [one.id for one in confirms]
+        assert [row["key"] for row in found] == ["a", "b", "c"]
+        assert came[0] < 500
+        assert came[1] > 3000
 
     def test_on_a_queue_with_key_order_a_read_gets_one_message_of_each_key(
         self, cluster: Cluster, client: BlockingClient, queue: str

@@ -15,7 +15,7 @@ import fifo.spark
 from fifo.blocking import BlockingClient
 from fifo.spark import SourceError
 from tests.spark.conftest import Cluster
-from tests.spark.tasks import WAIT_S
+from tests.spark.tasks import WAIT_S, wait_for
 from tests.spark.test_reading_cluster import depth, fill
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -148,3 +148,58 @@ def test_a_batch_is_bounded_by_bytes_and_nothing_is_missing(
     rows = source.option("reservation", "r").option("maxBytesPerTrigger", "2m").load()
     run(rows, tmp_path, work)
     assert batches == [[size] * 4, [size] * 4, [size]]
+
+
+MANY = 70_000
+"""More than one durable consumer holds."""
+
+
+@pytest.mark.slow
+def test_a_batch_may_be_larger_than_what_one_consumer_holds(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, tmp_path: Path
+) -> None:
+    """Also where it comes again, with a verdict on a row of its second consumer."""
+    fill(client, queue, MANY)
+    seen: list[list[int]] = []
+
+    def work(rows: DataFrame, batch: int) -> None:
+        seen.append([int(bytes(row.body)) for row in rows.select("body").collect()])
+        if len(seen) == 1:
+            judged = rows.where(f"body = '{MANY - 1}'").withColumn("verdict", lit("ack"))
+            assert fifo.spark.settle(judged, cluster.url, queue, "r").acked == 1
+            raise RuntimeError("behind its verdict")
+
+    source = spark.readStream.format("fifo").options(url=cluster.url, queue=queue)
+    wide = source.options(reservation="r", maxRowsPerTrigger=2 * MANY, partitions=2).load()
+    with pytest.raises(Exception, match="behind its verdict"):
+        run(wide, tmp_path, work)
+    assert depth(client, queue) == (0, MANY - 1)
+    run(wide, tmp_path, work)
+    assert [len(one) for one in seen] == [MANY, MANY - 1]
+    assert seen[0] == list(range(MANY)), "in the order of the queue"
+    assert seen[1] == list(range(MANY - 1))
+    assert client.queue(queue).messages == 0
+
+
+@pytest.mark.slow
+def test_a_block_may_have_more_messages_than_one_consumer_holds(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    fill(client, queue, MANY)
+    given = {"maxMessages": MANY, "partitions": 2}
+
+    def block() -> None:
+        with fifo.spark.taken(spark, cluster.url, queue, "block", **given) as rows:
+            assert rows.count() == MANY
+            raise RuntimeError("of the block")
+
+    with pytest.raises(RuntimeError, match="of the block"):
+        block()
+    wait_for(lambda: depth(client, queue) == (MANY, 0))  # the cluster gives them back in steps
+    reader = spark.read.format("fifo").options(url=cluster.url, queue=queue, ackMode="manual")
+    read = reader.options(reservation="by hand", **given).load()
+    assert read.select("id").distinct().count() == read.count() == MANY
+    fifo.spark.renew(cluster.url, queue, "by hand")
+    assert fifo.spark.ack(cluster.url, queue, "by hand") == (MANY, 0)
+    fifo.spark.release(cluster.url, queue, "by hand")
+    wait_for(lambda: not client.consumers(queue))  # all that it had

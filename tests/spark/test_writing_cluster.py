@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import pyarrow as pa
 import pytest
@@ -48,6 +48,33 @@ def test_a_repeated_task_stores_nothing_twice_however_far_it_came(
     assert send(cluster.url, queue, "job/0", 0, texts(900)).rows == 900
     assert send(cluster.url, queue, "job/0", 0, texts(900)).duplicates == 900
     assert stored(client, queue) == [text.encode() for text in texts(900)]
+
+
+def test_rows_with_ids_go_in_one_call_for_each_batch(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    """Not some hundred at a time; a row that is refused is named by its number."""
+    client.update(queue, dedup_window=600)
+    wanted = settings(options.BATCH_WRITE, cluster.url, queue, {"idColumn": "body"})
+    calls: list[int] = []
+
+    class Watched(Sending):
+        def confirmed(self, bodies: Sequence[bytes]) -> None:
+            calls.append(len(bodies))
+
+    def batches(*counts: int, first: int = 0) -> Iterator[pa.RecordBatch]:
+        for count in counts:
+            yield pa.table({"body": texts(count, first)}).to_batches()[0]
+            first += count
+
+    done = Watched(wanted, "unused", 0).run(batches(3000, 700))
+    assert (done.rows, done.duplicates) == (3700, 0)
+    assert calls == [3000, 700]
+    again = Sending(wanted, "unused", 1).run(batches(4000))
+    assert (again.rows, again.duplicates) == (4000, 3700)
+    client.update(queue, max_length=4100)
+    with pytest.raises(SourceError, match=r"partition 0, row 351 was not stored"):
+        Sending(wanted, "unused", 0).run(batches(250, 200, first=3750))
 
 
 def test_two_attempts_at_once_store_each_row_once(

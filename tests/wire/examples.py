@@ -165,7 +165,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     ),
     Redrive("orders.dlq", "orders", {"limit": 10}),
     Move("orders", "later", 10),
-    Durable("orders", "reader", "open", 3, 1, 100, {"lock_ms": 60_000}, 7, 1_000),
+    Durable("orders", "reader", "open", 3, 1, 100, {"lock_ms": 60_000}, 7, 1_000, bodies=False),
     Status(),
     TransferLeadership("n2"),
     ForgetProducer("loader"),

@@ -150,15 +150,19 @@ class DurableConsumer:
         async with self._verb:
             return await self._fetch(first, last)
 
-    async def fetch_part(self, first: int, last: int, max_bytes: int) -> Fetched:
+    async def fetch_part(
+        self, first: int, last: int, max_bytes: int, *, bodies: bool = True
+    ) -> Fetched:
         """As `fetch`, up to the message whose body makes it `max_bytes`, and with what was lost.
 
-        Raises MessageTooLarge where it holds more than 10,000 of these tokens.
+        With `bodies=False` the cluster may leave bodies, keys and headers out: one of 0.1.0 does
+        not. Raises MessageTooLarge where it holds more than 10,000 of these tokens.
         """
         checks.integer(first, "first", 1, _MOST)
         checks.integer(last, "last", first, _MOST)
         async with self._verb:
-            messages, answer = await self._messages("fetch", first, last, _bytes(max_bytes))
+            bound = _bytes(max_bytes)
+            messages, answer = await self._messages("fetch", first, last, bound, bodies=bodies)
         result = _result(answer, "fetch")
         return Fetched(messages, _ranges(result["lost"]), result["rest"])
 
@@ -270,7 +274,7 @@ class DurableConsumer:
         return await self._fetch(first, middle) + await self._fetch(middle + 1, last)
 
     async def _messages(
-        self, verb: str, first: int, last: int, max_bytes: int = 0
+        self, verb: str, first: int, last: int, max_bytes: int = 0, *, bodies: bool = True
     ) -> tuple[Delivered[DurableMessage], Message]:
         """The messages of a verb, which come before its answer; and that."""
         await self._opened()
@@ -279,7 +283,10 @@ class DurableConsumer:
         came: list[Delivery] = []
         self._came = came
         try:
-            answer = await self._do(verb, first, last, safe=verb == "fetch", max_bytes=max_bytes)
+            safe = verb == "fetch"
+            answer = await self._do(
+                verb, first, last, safe=safe, max_bytes=max_bytes, bodies=bodies
+            )
         finally:
             self._came = None
         tokens = self._tokens(answer, verb)
@@ -287,7 +294,14 @@ class DurableConsumer:
         return Delivered(by_token(came, wanted), DurableMessage), answer
 
     async def _do(
-        self, verb: str, first: int = 0, last: int = 0, *, safe: bool = True, max_bytes: int = 0
+        self,
+        verb: str,
+        first: int = 0,
+        last: int = 0,
+        *,
+        safe: bool = True,
+        max_bytes: int = 0,
+        bodies: bool = True,
     ) -> Message:
         await self._opened()
         request = Durable(
@@ -299,6 +313,7 @@ class DurableConsumer:
             last,
             consumer=self.consumer,
             max_bytes=max_bytes,
+            bodies=bodies,
         )
         frame = await self._session.call(request, safe=safe)
         message: Message = frame.message

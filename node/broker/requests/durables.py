@@ -15,6 +15,7 @@ from fifo.machine.contract import limits as machine_limits
 from fifo.wire import Code, Frame
 from fifo.wire.limits import RANGES_MAX
 from fifo.wire.messages import Durable, Ok, Receipt
+from node.broker.bodiless import Bodiless
 from node.broker.connections.connection import Binding, Connection
 from node.broker.quotas import Quotas
 from node.broker.requests.proposer import Proposer, message_of, ok, user_of
@@ -46,7 +47,10 @@ VerbHandler: TypeAlias = Callable[[DurableRequest], None]
 class Durables:
     """Handler of the verbs of durable consumers."""
 
-    def __init__(self, machine: Machine, proposer: Proposer, quotas: Quotas) -> None:
+    def __init__(
+        self, machine: Machine, proposer: Proposer, quotas: Quotas, bodiless: Bodiless
+    ) -> None:
+        self._bodiless = bodiless
         self._machine = machine
         self._proposer = proposer
         self._quotas = quotas
@@ -135,10 +139,16 @@ class Durables:
 
     def _fetch(self, request: DurableRequest) -> None:
         """Deliver once more what is still locked of tokens first..last, before the answer: in as
-        many steps as the machine needs, or in one where `max_bytes` bounds it."""
+        many steps as the machine needs, or in one where `max_bytes` bounds it. Without bodies where
+        the client wants none."""
         connection, session, frame, message, consumer = request
+        of, bodies = (session.number, consumer), message.bodies
         sent = 0
         lost: list[Range] = []
+
+        def over() -> None:
+            # An answer that comes late has its deliveries before it.
+            self._bodiless.end(of, bodies=bodies)
 
         def step(first: int) -> None:
             command = commands.Fetch(
@@ -149,7 +159,9 @@ class Durables:
                 session.number,
                 message.max_bytes,
             )
-            self._proposer.ask(connection, frame, command, answer, late=True)
+            self._bodiless.begin(of, bodies=bodies)
+            if not self._proposer.ask(connection, frame, command, answer, late=True, decided=over):
+                over()
 
         def answer(reply: Reply) -> None:
             nonlocal sent
