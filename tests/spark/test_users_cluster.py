@@ -83,6 +83,20 @@ def test_spark_reads_writes_and_settles_over_tls_with_options_alone(
     assert spark.read.format("fifo").options(**given).load().count() == 0
 
 
+def test_login_and_authority_may_be_in_the_file_of_the_environment(
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which driver and tasks read alike."""
+    url, config = _bare(guarded), tmp_path / "fifo.toml"
+    lines = ('user = "ann"', 'password = "ann-password"', f'ca = "{guarded.certificate.ca}"')
+    config.write_text("\n".join(("[connection]", *lines)))
+    monkeypatch.setenv("FIFO_CONFIG", str(config))
+    with fifo.blocking.connect(url) as client:
+        client.declare(fifo.QueueSpec("orders"))
+    assert send(url, "orders", "job/0", 0, ["one"]).rows == 1
+    assert bodies(planned(batch_reader(url, "orders"))) == [b"one"]
+
+
 def test_a_load_job_logs_in_over_tls_with_options_alone(
     guarded: Guarded, login: Login, spark: SparkSession, tmp_path: Path
 ) -> None:
