@@ -67,10 +67,11 @@ class Nodes:
         found = re.search(rf"^{name} (\S+)$", await self.metrics(), re.MULTILINE)
         return float(found[1]) if found else 0.0
 
-    async def longest_ms(self) -> float:
-        """The leader's longest work in one go of the last minutes, by CPU time."""
-        found = re.findall(r"^fifo_loop_longest_seconds\{.*\} (\S+)$", await self.metrics(), re.M)
-        return 1000 * max(map(float, found), default=0.0)
+    async def longest_ms(self) -> dict[str, float]:
+        """The leader's longest work in one go of the last minutes, CPU time by kind."""
+        pattern = r'^fifo_loop_longest_seconds\{kind="(\w+)"\} (\S+)$'
+        found = re.findall(pattern, await self.metrics(), re.MULTILINE)
+        return {kind: 1000 * float(seconds) for kind, seconds in found}
 
 
 def _cpu_clock(pid: int) -> int:

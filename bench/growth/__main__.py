@@ -85,7 +85,9 @@ class Measuring:
                 self._note(STALL, size, await until_snapshot(state, self._nodes))
             else:
                 await self._costs(size)
-            self._note(LONGEST, size, await self._nodes.longest_ms())
+            longest_ms = await self._nodes.longest_ms()
+            kind = max(longest_ms, key=longest_ms.__getitem__, default="")
+            self._note(LONGEST, size, longest_ms.get(kind, 0.0), kind)
 
     async def _costs(self, size: int) -> None:
         more = size - self._curve.sizes[0]
@@ -100,10 +102,10 @@ class Measuring:
             self._note(BATCHES, size, await probe.in_batches())
             self._note(LONE, size, await probe.lone())
 
-    def _note(self, figure: str, size: int, value: float) -> None:
-        """Keep a value, and print it at once: the rest may take long."""
+    def _note(self, figure: str, size: int, value: float, more: str = "") -> None:
+        """Keep a value, and print it at once, with a word more: the rest may take long."""
         self._found.setdefault((self._curve.name, figure, size), []).append(value)
-        _say(f"  {figure}: {value:,.1f}")
+        _say(f"  {figure}: {value:,.1f} {more}".rstrip())
 
 
 async def measure(
@@ -155,11 +157,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="of each load at each size")
     parser.add_argument("--idle", type=float, default=3.0, help="seconds of measuring idle nodes")
     parser.add_argument("--dir", type=Path, help="where the journals are; a temporary folder")
-    parser.add_argument("--from", dest="source", type=Path, help="a JSON of before: measure none")
+    parser.add_argument(
+        "--from", dest="sources", type=Path, nargs="+", help="JSON of before: measure nothing"
+    )
     parser.add_argument("--out", type=Path, help="a folder for pictures of the curves")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--markdown", action="store_true", help="print the tables of a page")
+    form.add_argument("--markdown", action="store_true", help="print the table of a page")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.curves if name not in names.split(", ")]
     if unknown:
@@ -174,8 +178,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     found: report.Found = {}
     failed = 0
-    if options.source is not None:
-        found = report.from_json(json.loads(options.source.read_text())["figures"])
+    if options.sources is not None:
+        for source in options.sources:
+            found |= report.from_json(json.loads(source.read_text())["figures"])
     else:
         curves = [one for one in CURVES if not options.curves or one.name in options.curves]
         sizes = GrowthSizes(options.up_to, options.messages, options.repeats, options.idle)

@@ -30,6 +30,9 @@ _WIDE, _HIGH = 380, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 30, 26
 _LEGEND: Final = 26
 _TICKS: Final = 3
+_FAR: Final = 30
+"""Values that differ by more than this are shown by powers of ten."""
+
 _COLOURS: Final = (DATA, SECOND)
 
 _STYLE: Final = (
@@ -78,34 +81,32 @@ def _picture(found: Found, curves: Sequence[Curve], figures: Sequence[str]) -> s
 def _panel(found: Found, curve: Curve, figures: Sequence[str]) -> list[str]:
     lines = [(_points(found, curve, figure), _COLOURS[at]) for at, figure in enumerate(figures)]
     sizes = sizes_of(found, curve)
-    most = _round_up(max(value.highest for points, _ in lines for _, value in points))
+    up = _Upwards([value for points, _ in lines for _, value in points])
     across = _across(sizes)
     parts = [f'<text class="t" x="{_LEFT}" y="18">{escape(curve.axis)}</text>']
-    for tick in range(_TICKS + 1):
-        value = most * tick / _TICKS
-        y = _up(value, most)
+    for tick in up.ticks:
+        y = up(tick)
         parts.append(f'<path class="a" d="M{_LEFT} {y}H{_WIDE - _RIGHT}"/>')
-        parts.append(f'<text class="e" x="{_LEFT - 5}" y="{y + 4}">{_number(value)}</text>')
+        parts.append(f'<text class="e" x="{_LEFT - 5}" y="{y + 4}">{_number(tick)}</text>')
     parts += [
         f'<text class="m" x="{across(size)}" y="{_HIGH - 8}">{_short(size)}</text>'
         for size in sizes
     ]
     for points, colour in lines:
-        parts += _line(points, colour, across, most)
+        parts += _line(points, colour, across, up)
     return parts
 
 
 def _line(
-    points: Sequence[tuple[int, Spread]], colour: str, across: Callable[[int], float], most: float
+    points: Sequence[tuple[int, Spread]], colour: str, across: Callable[[int], float], up: _Upwards
 ) -> list[str]:
     """The medians with dots, and a stroke from lowest to highest at each."""
     if not points:
         return []
-    places = [(across(size), _up(value.median, most)) for size, value in points]
+    places = [(across(size), up(value.median)) for size, value in points]
     way = "L".join(f"{x} {y}" for x, y in places)
     spans = "".join(
-        f"M{across(size)} {_up(value.lowest, most)}V{_up(value.highest, most)}"
-        for size, value in points
+        f"M{across(size)} {up(value.lowest)}V{up(value.highest)}" for size, value in points
     )
     look = f'stroke="{colour}" fill="none"'
     return [
@@ -131,10 +132,25 @@ def _across(sizes: Sequence[int]) -> Callable[[int], float]:
     return lambda size: round(_LEFT + 10 + room * (math.log10(size) - low) / steps, 1)
 
 
-def _up(value: float, most: float) -> float:
-    """Where a value lies; zero is at the bottom."""
-    room = _HIGH - _TOP - _BOTTOM
-    return round(_HIGH - _BOTTOM - room * value / most, 1)
+class _Upwards:
+    """Where a value lies: in a linear scale from zero, or by powers of ten where values are far
+    apart."""
+
+    def __init__(self, values: Sequence[Spread]) -> None:
+        most, least = max(one.highest for one in values), min(one.lowest for one in values)
+        self._by_powers = least > 0 and most / least > _FAR
+        if self._by_powers:
+            self._low: float = math.floor(math.log10(least))
+            self._high: float = math.ceil(math.log10(most))
+            self.ticks = [10.0**power for power in range(int(self._low), int(self._high) + 1)]
+        else:
+            self._low, self._high = 0.0, _round_up(most)
+            self.ticks = [self._high * tick / _TICKS for tick in range(_TICKS + 1)]
+
+    def __call__(self, value: float) -> float:
+        place = math.log10(value) if self._by_powers else value
+        part = (place - self._low) / (self._high - self._low)
+        return round(_HIGH - _BOTTOM - (_HIGH - _TOP - _BOTTOM) * part, 1)
 
 
 def _round_up(value: float) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.growth.curves import CURVES, FIGURES
+from bench.growth.curves import CURVES, FIGURES, MEMORY
 from bench.statistics import spread
 
 if TYPE_CHECKING:
@@ -64,13 +64,28 @@ def _cell(values: Sequence[float] | None) -> str:
 
 
 def markdown(found: Found) -> str:
-    """All tables for a page of `docs/`."""
-    parts = []
+    """The table of a page: a line for each curve, with each figure at its first and last size."""
+    figures = [figure for figure in FIGURES if any(figure == key[1] for key in found)]
+    table = [["what there is more of", "from / to", *figures]]
+    table.append(["--"] * len(table[0]))
     for curve in measured_curves(found):
-        head, *rows = table_of(found, curve)
-        lines = [head, ["--"] * len(head), *rows]
-        parts.append("\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines))
-    return "\n\n".join(parts)
+        sizes = sizes_of(found, curve)
+        ends = f"{sizes[0]:,} / {sizes[-1]:,}"
+        table.append([curve.axis, ends, *(_ends(found, curve, figure) for figure in figures)])
+    return "\n".join(
+        "|" + "".join(f" {cell} |" if cell else " |" for cell in line) for line in table
+    )
+
+
+def _ends(found: Found, curve: Curve, figure: str) -> str:
+    """The medians of the first and the last size; of memory only the last, which is the thing's own
+    and not that of a process which has just begun."""
+    there = [size for size in sizes_of(found, curve) if (curve.name, figure, size) in found]
+    if not there:
+        return ""
+    ends = (spread(found[curve.name, figure, size]).median for size in (there[0], there[-1]))
+    first, last = (f"{value:,.0f}" if value >= 100 else f"{value:,.1f}" for value in ends)
+    return last if figure == MEMORY or len(there) == 1 else f"{first} / {last}"
 
 
 def as_json(found: Found) -> list[dict[str, Any]]:
