@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.growth.curves import CURVES, FIGURES, MEMORY
+from bench.growth.curves import BATCHES, CURVES, FIGURES, IDLE, LONE, LONGEST, MEMORY, STALL
 from bench.statistics import spread
 
 if TYPE_CHECKING:
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 Found = dict[tuple[str, str, int], list[float]]
 """By curve, figure and size: one value of each repeat."""
+
+
+HEADS = {
+    BATCHES: "batches, us",
+    LONE: "one at a time, us",
+    IDLE: "idle, ms a second",
+    MEMORY: "bytes each",
+    LONGEST: "longest work, ms",
+    STALL: "longest confirm, ms",
+}
+"""Figures as the head of a page's table names them: a page explains them above."""
 
 
 def measured_curves(found: Found) -> list[Curve]:
@@ -66,7 +77,7 @@ def _cell(values: Sequence[float] | None) -> str:
 def markdown(found: Found) -> str:
     """The table of a page: a line for each curve, with each figure at its first and last size."""
     figures = [figure for figure in FIGURES if any(figure == key[1] for key in found)]
-    table = [["what there is more of", "from / to", *figures]]
+    table = [["what there is more of", "from / to", *(HEADS[figure] for figure in figures)]]
     table.append(["--"] * len(table[0]))
     for curve in measured_curves(found):
         sizes = sizes_of(found, curve)

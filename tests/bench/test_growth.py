@@ -52,7 +52,7 @@ def test_a_page_gets_a_line_of_each_curve_with_its_first_and_last_size(
     kept.write_text(json.dumps({"figures": report.as_json(FOUND)}))
     assert main(["--from", str(kept), "--markdown"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"| what there is more of | from / to | {BATCHES} | {MEMORY} |",
+        "| what there is more of | from / to | batches, us | bytes each |",
         "| -- | -- | -- | -- |",
         "| messages that wait | 1,000 / 10,000 | 5.0 / 10.0 | 24.0 |",
     ]
