@@ -130,13 +130,16 @@ class Core(Rebuilding):
 
     def lease_until(self) -> float:
         """End of the lease on this node's clock; 0.0 without one."""
-        if self.role != LEADER:
+        if self.role != LEADER or self.equality.own_differs_index:
             return 0.0
         return self.lease.until(self.clock())
 
     def led_at(self) -> float:
-        """The newest instant on this node's clock at which it certainly led."""
-        return self.lease.led_at(self.clock()) if self.role == LEADER else NEVER
+        """The newest instant on this node's clock at which it certainly led, and answers from
+        its memory may be given."""
+        if self.role != LEADER or self.equality.own_differs_index:
+            return NEVER
+        return self.lease.led_at(self.clock())
 
     def ask_round(self) -> None:
         """Send a round in a turn at once; turns follow as it is answered."""

@@ -39,6 +39,16 @@ class SendsItsWrongState(Core):
     replication_class = _SendsAny
 
 
+class PromisesThoughItDiffers(Core):
+    """A leader whose state is wrong renews locks and answers from its memory."""
+
+    def lease_until(self) -> float:
+        return self.lease.until(self.clock())
+
+    def led_at(self) -> float:
+        return self.lease.led_at(self.clock())
+
+
 class WaitsForAnEntry(Core):
     """In an idle cluster no snapshot ever goes further than the wrong state."""
 

@@ -99,6 +99,23 @@ def a_leader_that_differs_sends_no_state(node_class: NodeClass = RaftNode) -> No
     world.run_until(lambda: behind.node.status().counters.snapshots_installed_total > 0, 20.0)
 
 
+def a_leader_that_differs_promises_nothing(node_class: NodeClass = RaftNode) -> None:
+    """Until it has handed over: neither renewals of locks nor answers come from its memory."""
+    world = compacting(1, node_class)
+    leader = world.elect("a")
+    world.run(1.0)
+    assert leader.node.lease_until() > leader.clock()
+    assert leader.node.led_at() > 0
+    world.network.intercept = lambda frame: (
+        "drop" if frame.message()["type"] == "timeout_now" else "pass"
+    )
+    leader.node._core._differs(1_024)
+    world.run(0.2)
+    assert leader.node.is_leader
+    assert leader.node.lease_until() == 0.0
+    assert leader.node.led_at() < 0
+
+
 def an_idle_cluster_replaces_a_wrong_state_too(node_class: NodeClass = RaftNode) -> None:
     """Nothing is submitted: the leader itself goes one entry further."""
     world, leader, wrong = with_wrong_state(node_class)
@@ -170,6 +187,7 @@ RULES: list[Rule] = [
     (a_power_cut_takes_back_no_note, mutants.NotesNothing),
     (nothing_of_a_wrong_state_is_left_behind_its_replacement, mutants.KeepsWrongSnapshots),
     (a_leader_that_differs_sends_no_state, mutants.SendsItsWrongState),
+    (a_leader_that_differs_promises_nothing, mutants.PromisesThoughItDiffers),
     (an_idle_cluster_replaces_a_wrong_state_too, mutants.WaitsForAnEntry),
 ]
 
