@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fifo.machine.state.records import Queue
+from node.broker.machine_host import MachineHost
 from node.config import (
     ClusterConfig,
     LimitSettings,
@@ -33,12 +35,20 @@ from node.config import (
 )
 from node.http.server import HttpServer
 from node.journal.io.storage import OsFile, OsStorage
+from node.raft import boot_clock
 from node.server import Environment, Node
 from tests.jepsen import mutants
 from tests.support import raft_probe
 from tests.support.users import EVERYTHING, Certificate, user
 
 _NEVER = threading.Event()
+
+MARK_ENTRIES = 64
+DIGEST_MS = 2_000
+"""Nodes of the suite compare their states more often than those that ship: its runs are short."""
+
+CLOCK_LOOK_S = 0.05
+"""Between two looks at the rate of the clock."""
 
 PAUSE = 0.01
 """A slow sync is waited out in pieces of this length (s), so that healing ends it at once."""
@@ -77,6 +87,54 @@ class Control:
             _NEVER.wait(PAUSE)
         if self.get("fails"):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+class RatedClock:
+    """The monotonic clock of a machine whose rate a control file says, without a jump."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._real = self._shown = boot_clock()
+        self._rate, self._look_at = 1.0, 0.0
+
+    def __call__(self) -> float:
+        real = boot_clock()
+        shown = self._shown + (real - self._real) * self._rate
+        if real >= self._look_at:
+            self._look_at = real + CLOCK_LOOK_S
+            self._real, self._shown = real, shown
+            self._rate = 1.0 + self._control.get("clock_rate")
+        return shown
+
+
+class Erring:
+    """The host of a machine that computes wrongly, once for each time that it is asked to."""
+
+    def __init__(self, host: MachineHost, control: Control) -> None:
+        self._host = host
+        self._control = control
+        self._apply = host.apply
+        self._asked = 0.0
+
+    def __call__(self, index: int, payload: memoryview) -> Any:
+        found = self._apply(index, payload)
+        asked = self._control.get("errs")
+        if asked != self._asked:
+            queues = self._host.machine.state.queues
+            if asked and not queues:
+                return found  # There is nothing to get wrong.
+            self._asked = asked
+            if asked:
+                _flip(queues[min(queues)], touched=asked == 1)
+        return found
+
+
+def _flip(queue: Queue, *, touched: bool) -> None:
+    """Change a field that the next entry looks at, or one that none does."""
+    if touched:
+        queue.bytes += 1
+    else:
+        queue.counters["published"] += 1
 
 
 class SickFile(OsFile):
@@ -160,13 +218,35 @@ def made(folder: Path, name: str, *, recover: bool) -> Node:
     node = Node(
         config,
         name,
-        Environment(wall=control.wall, storage=lambda path: SickStorage(path, control)),
+        Environment(
+            clock=RatedClock(control),
+            wall=control.wall,
+            storage=lambda path: SickStorage(path, control),
+        ),
         http=HttpServer,
         recover=recover,
     )
+    host = node.broker.host
+    host.mark_entries, host.digest_ms = MARK_ENTRIES, DIGEST_MS
+    host.digest_at_ms = DIGEST_MS
+    node.broker.digests._wait_s = 0.0
+    host.apply = Erring(host, control)  # type: ignore[method-assign]
+    _refuse_threads(control)
     own = json.loads((folder / "cluster.json").read_text())["nodes"][name]
     node.me = replace(node.me, client=parse_address(own["client"]))
     return node
+
+
+def _refuse_threads(control: Control) -> None:
+    """Have no thread of this process start while the control file says so."""
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if control.get("no_threads"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    threading.Thread.start = refused  # type: ignore[method-assign]
 
 
 def describe(node: Node) -> dict[str, Any]:
