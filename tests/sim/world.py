@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver
 from fifo.machine.machine import Machine, Outcome
+from node.broker import limits
 from node.broker.counters import Histogram
 from node.broker.entry import Entry
+from node.broker.upgrade import Finding, Upgrade
 from node.config import Address, ClusterConfig, cluster_config
 from node.server import Node
 from node.testing.clockwork import Program, VirtualLoop
@@ -79,6 +81,10 @@ class World:
         self.counts: dict[str, int] = {}
         self.mark_entries: int | None = None
         """Entries between two marks of a node's state; None: as everywhere."""
+        self.digest_ms: int | None = None
+        """Cluster time between two digests of the whole state; None: as everywhere."""
+        self.raised_at: float | None = None
+        """When the version of the cluster may be raised; None: as soon as all members have met."""
         self.on_hand_out: Callable[[str], None] = lambda _number: None
         self.on_first_applied: Callable[[Applied, Machine], None] = lambda _applied, _machine: None
         self.url = "fifo://" + ",".join(str(node.client) for node in self.config.nodes)
@@ -145,6 +151,11 @@ class World:
 
         if self.mark_entries is not None:
             node.broker.host.mark_entries = self.mark_entries
+        if self.digest_ms is not None:
+            node.broker.host.digest_ms = node.broker.host.digest_at_ms = self.digest_ms
+            node.broker.digests._wait_s *= self.digest_ms / limits.DIGEST_MS
+        if self.raised_at is not None:
+            self._hold_version(node, self.raised_at)
         counters = node.broker.counters
         counters.lateness = _Lateness(
             counters.lateness.bounds, lambda seconds: self.checks.late(host.name, seconds)
@@ -153,6 +164,24 @@ class World:
         node.broker.host.restore = restored  # type: ignore[method-assign]  # likewise
         node.broker.on_role = changed  # type: ignore[method-assign]  # a look from outside
         node.broker.host.apply = applied  # type: ignore[method-assign]  # likewise
+
+    def _hold_version(self, node: Node, until: float) -> None:
+        """Have a node raise the version from an instant on, and not before."""
+        make = node._make_upgrade
+
+        def held() -> Upgrade:
+            found = make()
+            found.automatic = True
+            judged = found.judged
+
+            def judged_then() -> Finding:
+                now = judged()
+                return now if self.loop.now >= until else replace(now, obstacles=("not yet",))
+
+            found.judged = judged_then  # type: ignore[method-assign]
+            return found
+
+        node._make_upgrade = held  # type: ignore[method-assign]
 
     def _count_overlaps(self) -> None:
         """Count the leaders that may still grant renewals when a later one is elected."""
