@@ -77,7 +77,7 @@ neighbours: setup ## every kind of hostile client beside an honest one, on real 
 celery-suites: setup ## the tests of kombu, Celery, dramatiq and taskiq from their source packages (redis-server): half an hour
 	@$(PY) -m tests.suites --write $(SUITES)
 
-spark: setup ## Spark with killed drivers, through Connect, on hosts without a common clock (root): eight minutes
+spark: setup ## Spark with killed drivers, through Connect, on hosts without a common clock (root): ten minutes
 	$(PY) -m pytest -n 0 tests/spark/recipe_runs.py tests/spark/lock_runs.py tests/spark/connect_runs.py
 	$(PY) -m tests.spark.machines --write docs/spark-machines.md
 
