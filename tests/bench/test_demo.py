@@ -80,7 +80,13 @@ def test_a_small_run_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [["--rows", "0"], ["--rows", "336777"], ["--report", "no/such/folder/x.html"]]
+    "options",
+    [
+        ["--rows", "0"],
+        ["--rows", "336777"],
+        ["--report", "no/such/folder/x.html"],
+        ["--upgrade", "0.0.1"],
+    ],
 )
 def test_options_that_make_no_sense_are_refused_at_once(
     options: list[str], capsys: pytest.CaptureFixture[str]

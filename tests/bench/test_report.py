@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -112,6 +113,17 @@ def test_the_terminal_shows_the_same_counts() -> None:
     assert "at  10.00 s  leader n2 killed (SIGKILL)" in shown
     assert "Nothing was lost: 20,100 messages" in shown
     assert "not seen" in shown
+
+
+def test_a_run_with_an_upgrade_says_how_long_that_took_and_nothing_of_a_kill() -> None:
+    """No leader was killed in such a run."""
+    text = io.StringIO()
+    report = replace(report_on(good_deliveries()), leaderless_s=None, upgrade_s=8.25)
+    print_report(report, Console(file=text, width=120))
+    shown = text.getvalue()
+    assert re.search(r"upgrade of all nodes, finish included\s+│\s+8\.25 s", shown)
+    assert "without a leader" not in shown
+    assert "killed node" not in shown
 
 
 def test_a_run_without_any_record_still_gives_a_report() -> None:
