@@ -84,12 +84,16 @@ function row(line) {
       line.reason && h("span", { class: "soft" }, ` ${line.reason}`)));
 }
 
-/** The request, and what differs after it: from what to what. */
+const empty = (value) => typeof value === "object" && value !== null && Object.keys(value).length === 0;
+
+/** The request, and what differs after it: from what to what. Of a queue that is new, or gone, the
+ * request says enough. */
 function details({ what, before, after }) {
-  const said = Object.entries(what).filter(([key]) => key !== "action").map(([key, value]) => `${key}: ${text(value)}`);
-  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
-  const differ = names.filter((name) => text(before?.[name]) !== text(after?.[name]));
-  return [...said, ...differ.map((name) => `${name}: ${text(before?.[name])} → ${text(after?.[name])}`)];
+  const said = Object.entries(what).filter(([key, value]) => key !== "action" && !empty(value))
+    .map(([key, value]) => `${key}: ${text(value)}`);
+  if (!before || !after) return said;
+  const differ = Object.keys({ ...before, ...after }).filter((name) => text(before[name]) !== text(after[name]));
+  return [...said, ...differ.map((name) => `${name}: ${text(before[name])} → ${text(after[name])}`)];
 }
 
 const text = (value) => (value === undefined || value === null ? "none" : typeof value === "string" ? value : JSON.stringify(value));
