@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from node.http import limits
-from node.http.api import bodies, exchange, pins, problems, serving, sites
+from node.http.api import bodies, events, exchange, pins, problems, serving, sites
 from node.http.api.callers import Caller, Callers
 from node.http.api.events import Events
 from node.http.api.places import Places
@@ -119,6 +119,10 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a listener hears of queues that its user may not see": (
         edited(Events, "queues", "if rights is not None:", "if False:"),
+        _rights,
+    ),
+    "a listener whose user was removed goes on listening": (
+        edited(events._Stream, "check", "raise Problem(verdict.code, verdict.text)", "return"),
         _rights,
     ),
     "a pin leads to any address": (
