@@ -175,7 +175,8 @@ async def depth(place: Place) -> None:
                 report = await fifo_bench(
                     place.household,
                     place.folder,
-                    *("--url", cluster.url, "--seconds", str(sizes.seconds), *options),
+                    *("--url", cluster.url, "--seconds", str(sizes.seconds), "--pace", "0"),
+                    *options,
                     limit_s=sizes.seconds + PATIENCE_S,
                 )
                 for verb in ("published", "acked"):

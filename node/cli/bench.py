@@ -15,7 +15,7 @@ import platform
 import secrets
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,12 +24,17 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 import fifo
 from fifo.histogram import Histogram
+from fifo.words.bounds import PREFETCH_MAX
+from fifo.words.consumer_options import AUTO
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import (
     BENCH_BODY_BYTES_MIN,
     BENCH_CLIENTS_MAX,
     BENCH_DRAIN_S,
+    BENCH_PACE,
+    BENCH_PACE_MAX,
+    BENCH_PACED_S,
     BENCH_START_WAIT_S,
     BENCH_WARMUP_S,
     BODY_BYTES_MAX,
@@ -64,12 +69,25 @@ def bench(
         typer.Option(min=0.5, max=86_400, help="Duration of the measurement.", metavar="SECONDS"),
     ] = 20,
     prefetch: Annotated[
-        int, typer.Option(min=1, max=65_535, help="Prefetch per consumer.", metavar="N")
-    ] = 1000,
+        str | None,
+        typer.Option(
+            help=f"Prefetch per consumer, or {AUTO} (default: that of any client).", metavar="N"
+        ),
+    ] = None,
     window: Annotated[
         int,
         typer.Option(min=1, max=100_000, help="Unconfirmed messages per publisher.", metavar="N"),
     ] = 1000,
+    pace: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=BENCH_PACE_MAX,
+            help="Messages per second of a first measurement, that of end-to-end latency; 0: none"
+            f" (default: {BENCH_PACE}; none with --queue).",
+            metavar="N",
+        ),
+    ] = None,
     warmup: Annotated[
         float,
         typer.Option(min=0, max=3600, help="Warm-up, which is not measured.", metavar="SECONDS"),
@@ -84,22 +102,32 @@ def bench(
     """Measure throughput and latency.
 
     Confirm latency runs from handing a batch to the client until a majority of nodes has it on
-    disk (--window 1: one message at a time); end-to-end latency until a consumer receives it.
+    disk (--window 1: one message at a time). End-to-end latency runs until a consumer receives
+    the message, at a pace that all can keep (--pace): at full load it would show the backlog.
     """
+    held = _prefetch(prefetch)
     if publishers + consumers == 0:
         raise UsageProblem(
             "0 publishers and 0 consumers leave nothing to measure: raise one of them"
         )
     if publishers == 0 and queue is None:
         raise UsageProblem("0 publishers need a queue that has messages: name it with --queue NAME")
+    if pace and not (publishers and consumers):
+        raise UsageProblem("--pace needs publishers and consumers: raise both, or leave it out")
+    if pace is None:
+        pace = BENCH_PACE if publishers and consumers and queue is None else 0
     address = choose_url(url)
     roles = {"publish": publishers, "consume": consumers}
     with _queue_of(address, queue) as name:
         jobs = [
-            Job(address, name, role, clients, size, window, prefetch, parent=os.getpid())
+            Job(address, name, role, clients, size, window, held, 0, parent=os.getpid())
             for role, clients in roles.items()
             if clients
         ]
+        paced = None
+        if pace:  # First: at full load a backlog may be left.
+            slow = [replace(job, rate=pace) for job in jobs]
+            paced = asyncio.run(_measure(slow, warmup, min(seconds, BENCH_PACED_S)))
         results = asyncio.run(_measure(jobs, warmup, seconds))
         left = _depth(address, name)
     settings = {
@@ -108,27 +136,40 @@ def bench(
         "size": size,
         "seconds": seconds,
         "warmup": warmup,
-        "prefetch": prefetch,
+        "prefetch": "default" if held is None else held,
         "window": window,
+        "pace": pace,
     }
-    report = make_report(results, settings, left)
+    report = make_report(results, settings, left, paced)
     if as_json:
         output.print_json(report)
     else:
         _print_report(report)
 
 
+def _prefetch(given: str | None) -> int | str | None:
+    """The prefetch of the consumers; None for the default of clients. Raises UsageProblem."""
+    if given is None or given == AUTO:
+        return given
+    if given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= PREFETCH_MAX:
+        return int(given)
+    raise UsageProblem(f"--prefetch: must be from 1 to {PREFETCH_MAX}, or {AUTO}, not {given!r}")
+
+
 def make_report(
-    results: dict[str, dict[str, Any]], settings: dict[str, Any], left: int | None
+    results: dict[str, dict[str, Any]],
+    settings: dict[str, Any],
+    left: int | None,
+    paced: dict[str, dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Compute the report from the counts of the workers."""
+    """Compute the report from the counts of the workers; `paced`: those of the paced load."""
     seconds = settings["seconds"]
     published, acked = results.get("publish"), results.get("consume")
     return {
         "published_per_second": round(published["measured"] / seconds, 1) if published else 0.0,
         "acked_per_second": round(acked["measured"] / seconds, 1) if acked else 0.0,
         "confirm_ms": _latency(published),
-        "end_to_end_ms": _latency(acked),
+        "end_to_end_ms": _latency((paced or {}).get("consume")),
         "published": published["total"] if published else 0,
         "acked": acked["total"] if acked else 0,
         "left_in_queue": left,
@@ -380,7 +421,8 @@ def _print_report(report: dict[str, Any]) -> None:
         ("published", f"{report['published_per_second']:,.0f} messages/s"),
         ("acked", f"{report['acked_per_second']:,.0f} messages/s"),
     ]
-    for key, name in (("confirm_ms", "confirm"), ("end_to_end_ms", "end to end")):
+    names = ("confirm_ms", "confirm"), ("end_to_end_ms", f"end to end, {settings['pace']:,}/s")
+    for key, name in names:
         latency = report[key]
         if latency is not None and latency["p50"] is not None:
             rows.append((name, f"p50 {latency['p50']} ms, p99 {latency['p99']} ms"))

@@ -88,6 +88,18 @@ BENCH_DRAIN_S: Final = 10.0
 BENCH_WARMUP_S: Final = 2.0
 """Warm-up, not measured: connections, first segments and branch caches settle in it."""
 
+BENCH_PACE: Final = 1_000
+"""Messages a second at which end-to-end latency is shown: far below what any machine takes."""
+
+BENCH_PACE_MAX: Final = 1_000_000
+"""A paced load above it is none."""
+
+BENCH_PACED_S: Final = 5.0
+"""The longest time of the paced measurement: 5,000 messages are enough for a 99th percentile."""
+
+BENCH_PACE_STEP_S: Final = 0.001
+"""A paced publisher sends what is due at most this often."""
+
 BENCH_BATCHES: Final = 4
 """Batches per window of a benchmark: one is confirmed while the others are in flight."""
 

@@ -21,7 +21,7 @@ import fifo
 from fifo.histogram import Histogram
 from fifo.loop import new_loop
 from node.cli.errors import one_line
-from node.cli.limits import BENCH_BATCHES, BENCH_REPORT_S, CALL_TIMEOUT_S
+from node.cli.limits import BENCH_BATCHES, BENCH_PACE_STEP_S, BENCH_REPORT_S, CALL_TIMEOUT_S
 from node.cli.processes import die_with_parent
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ class Job:
     clients: int
     size: int
     window: int
-    prefetch: int
+    prefetch: int | str | None
+    """None: the client's default."""
+    rate: int
+    """Messages a second of a paced load, all clients together; 0: as many as the window allows."""
     parent: int
 
 
@@ -70,7 +73,11 @@ class Counts:
 
 
 async def publish_load(client: fifo.Client, job: Job, times: Times, counts: Counts) -> None:
-    """Publish until the end, with a window of messages in flight, in a few batches."""
+    """Publish until the end: at the pace of the job, or with a window of messages in flight, in a
+    few batches."""
+    if job.rate:
+        await _publish_paced(client, job, times, counts)
+        return
     if job.window == 1:
         await _publish_singly(client, job, times, counts)
         return
@@ -108,6 +115,31 @@ async def _publish_singly(client: fifo.Client, job: Job, times: Times, counts: C
             counts.latency.record(now - sent)
 
 
+async def _publish_paced(client: fifo.Client, job: Job, times: Times, counts: Counts) -> None:
+    """Publish the client's part of the pace, each message on its own; what is late goes at once."""
+    padding = os.urandom(job.size - _STAMP_BYTES)
+
+    async def publish() -> None:
+        sent = time.monotonic_ns()
+        await client.publish(job.queue, sent.to_bytes(_STAMP_BYTES, "little") + padding)
+        now = time.monotonic_ns()
+        counts.total += 1
+        if times.measures(now):
+            counts.measured += 1
+            counts.latency.record(now - sent)
+
+    per_s = job.rate / job.clients
+    begun, sent = time.monotonic(), 0
+    async with asyncio.TaskGroup() as group:
+        while time.monotonic_ns() < times.end:
+            due = int((time.monotonic() - begun) * per_s) - sent
+            for _ in range(due):
+                group.create_task(publish())
+            sent += due
+            next_s = begun + (sent + 1) / per_s - time.monotonic()
+            await asyncio.sleep(max(BENCH_PACE_STEP_S, next_s))
+
+
 async def consume_load(client: fifo.Client, job: Job, times: Times, counts: Counts) -> None:
     """Consume and ack until the queue is drained or the time is over."""
     taking = asyncio.ensure_future(_take(client, job, times, counts))
@@ -128,7 +160,8 @@ async def consume_load(client: fifo.Client, job: Job, times: Times, counts: Coun
 
 
 async def _take(client: fifo.Client, job: Job, times: Times, counts: Counts) -> None:
-    async with client.consume(job.queue, prefetch=job.prefetch) as messages:
+    chosen: dict[str, Any] = {} if job.prefetch is None else {"prefetch": job.prefetch}
+    async with client.consume(job.queue, **chosen) as messages:
         async for batch in messages.batches():
             now = time.monotonic_ns()
             counts.total += len(batch)

@@ -15,8 +15,9 @@ def counted(count: int, milliseconds: int) -> dict[str, object]:
 
 
 def test_rates_cover_the_measured_time_and_latencies_are_in_milliseconds() -> None:
-    results = {"publish": counted(1000, 8), "consume": counted(900, 16)}
-    report = make_report(results, SETTINGS, 3)
+    results = {"publish": counted(1000, 8), "consume": counted(900, 500)}
+    paced = {"publish": counted(100, 1), "consume": counted(100, 16)}
+    report = make_report(results, SETTINGS, 3, paced)
     assert report["published_per_second"] == 100
     assert report["acked_per_second"] == 90
     assert round(report["confirm_ms"]["p50"]) == 8
@@ -25,6 +26,11 @@ def test_rates_cover_the_measured_time_and_latencies_are_in_milliseconds() -> No
     assert report["left_in_queue"] == 3
     assert report["settings"] == SETTINGS
     assert {"cores", "python", "kernel"} <= set(report["machine"])
+
+
+def test_a_backlog_is_not_shown_as_end_to_end_latency() -> None:
+    report = make_report({"publish": counted(10, 1), "consume": counted(10, 900)}, SETTINGS, 5)
+    assert report["end_to_end_ms"] is None
 
 
 def test_without_consumers_there_is_no_end_to_end_latency() -> None:

@@ -330,6 +330,8 @@ def test_a_benchmark_reports_rates_latencies_and_machine(local: Local, window: s
         assert 0 < report[latency]["p50"] <= report[latency]["p99"]
     assert report["acked"] == report["published"]
     assert report["settings"]["window"] == int(window)
+    assert report["settings"]["prefetch"] == "default"
+    assert report["settings"]["pace"] == 1000
     assert report["machine"]["cores"] >= 1
     assert local.ok("queue", "list", "--json").json == before
 

@@ -231,6 +231,8 @@ def test_every_command_that_prints_data_can_print_json(words: tuple[str, ...]) -
             "fifo: 0 publishers and 0 consumers leave",
         ),
         (["bench", "--size", "8"], "fifo bench: Invalid value for '--size'"),
+        (["bench", "--prefetch", "all"], "fifo: --prefetch: must be from 1 to 65535, or auto, not"),
+        (["bench", "--pace", "9", "--consumers", "0"], "fifo: --pace needs publishers and"),
         (["serve", "--node", "n1"], "fifo: --node needs --config"),
         (["status", "--url", "http://x:1"], "fifo: url: must begin with fifo:// or fifos://"),
     ],
