@@ -71,7 +71,7 @@ def test_rows_that_are_put_together_lie_where_each_alone_would() -> None:
     one_by_one: Table[int, int] = Table()
     for count in (3, PAGE_ROWS, 1, SPREAD_ROWS, 5):
         keys = range(len(together), len(together) + count)
-        together.put_new(keys, reversed(keys))
+        together.put_new(keys, keys[::-1])
         for key, value in zip(keys, reversed(keys), strict=True):
             one_by_one[key] = value
         assert list(together.items()) == list(one_by_one.items())

@@ -5,8 +5,8 @@ copied at its first change after that. Rows keep the order in which they came, a
 nothing of what the rows mean, nor of the times of views.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Generic, TypeVar, overload
 
 K = TypeVar("K")
@@ -80,6 +80,17 @@ class Spread:
     def __setitem__(self, key: int, number: int) -> None:
         self._by_end[key & 255][key] = number
 
+    def put(self, keys: Iterable[int], number: int) -> None:
+        """The same number for each of the keys."""
+        by_end = self._by_end
+        for key in keys:
+            by_end[key & 255][key] = number
+
+    def has_any(self, keys: Iterable[int]) -> bool:
+        """Whether one of the keys is there."""
+        by_end = self._by_end
+        return True in [key in by_end[key & 255] for key in keys]
+
     def get(self, key: int) -> int | None:
         """The number of a key, None where it is not there."""
         return self._by_end[key & 255].get(key)
@@ -136,25 +147,32 @@ class Table(Rows[K, V]):
             if self._count >= SPREAD_ROWS and type(key) is int and type(self.index) is dict:
                 self.index = Spread(self.index)
 
-    def put_new(self, keys: Iterable[K], values: Iterable[V]) -> None:
+    def has_any(self, keys: Sequence[K]) -> bool:
+        """Whether one of the keys is there."""
+        index = self.index
+        if type(index) is dict:
+            return not index.keys().isdisjoint(keys)
+        return bool(index.has_any(keys))
+
+    def put_new(self, keys: Sequence[K], values: Sequence[V]) -> None:
         """Put rows behind the others, of keys that are not there: what `[key] = value` of each
         comes to, a page at a time."""
-        rows = zip(keys, values, strict=True)
-        while True:
+        done, count = 0, len(keys)
+        while done < count:
             number = self._last
-            page = self._pages.get(number)
-            piece = list(islice(rows, PAGE_ROWS - (0 if page is None else len(page))))
-            if not piece:
-                return
             page = self._writable(number)
-            page.update(piece)
+            piece = keys[done : done + PAGE_ROWS - len(page)]
+            page.update(zip(piece, values[done : done + len(piece)], strict=True))
+            done += len(piece)
             self._count += len(piece)
             index = self.index
-            for key, _ in piece:
-                index[key] = number
+            if type(index) is dict:
+                index.update(zip(piece, repeat(number)))
+            else:
+                index.put(piece, number)
             if len(page) >= PAGE_ROWS:
                 self._last += 1
-                if self._count >= SPREAD_ROWS and type(piece[0][0]) is int and type(index) is dict:
+                if self._count >= SPREAD_ROWS and type(piece[0]) is int and type(index) is dict:
                     self.index = Spread(index)
 
     def __delitem__(self, key: K) -> None:
