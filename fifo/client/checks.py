@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
+from fifo.client import limits
 from fifo.client.errors import InvalidArgument, MessageTooLarge
 from fifo.wire import limits as wire
 from fifo.wire.columns import encode_headers
@@ -23,11 +25,23 @@ _SHOWN_BITS_MAX: Final = 128
 
 def name(value: object, what: str) -> str:
     """A queue's, tag's or producer's name: 1 to 255 bytes of UTF-8."""
+    if type(value) is str and _is_name(value):
+        return value
     value = _text(value, what, wire.QUEUE_NAME_BYTES_MAX)
     character = names.refused_character(value)
     if character is not None:
         raise InvalidArgument(f"{what}: contains the control character {character}; leave it out")
     return value
+
+
+@lru_cache(maxsize=limits.NAMES_KNOWN_MAX)
+def _is_name(value: str) -> bool:
+    """Whether it is one; looked at once, for a program publishes to the same few."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        return False
+    return 1 <= size <= wire.QUEUE_NAME_BYTES_MAX and names.refused_character(value) is None
 
 
 def secret(value: object, what: str) -> str:

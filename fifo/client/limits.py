@@ -43,6 +43,10 @@ REDIAL_PATIENCE_S: Final = 5.0
 REDIAL_PATIENT_MAX_S: Final = 0.2
 """The longest pause in those first seconds: it is time without publishing."""
 
+DEADLINES_KEPT: Final = 4_096
+"""Waits in the line of deadlines from which on those that have ended are taken out of its middle:
+four windows of frames, so that it is rare."""
+
 RETRY_S: Final = 0.05
 """Pause before a refused publish is sent again, and the shortest one between two retries of a
 settlement without a connection: a backoff of zero must not keep the program busy."""
@@ -111,6 +115,9 @@ GAPS_MAX: Final = 1_000
 
 CONSUMERS_KNOWN_MAX: Final = 1_000
 """Consumers of other sessions whose queue is remembered, after their messages were settled here."""
+
+NAMES_KNOWN_MAX: Final = 4_096
+"""Names that were found to be sound and are not looked at again: a few hundred bytes each."""
 
 QUEUE_NUMBERS_MAX: Final = 1_000
 """Queues whose numbers are remembered, those seen last: without one, a publish whose answer was

@@ -388,7 +388,7 @@ def _check_numbers(numbers: Sequence[int]) -> None:
         below = number
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as `Layout`
 class Publication:
     """The messages of one publish frame: bodies, and per message whatever differs.
 

@@ -23,6 +23,9 @@ class Expected(Protocol):
     def answered(self, frame: Frame) -> None:
         """Take the frame."""
 
+    def confirmed(self, item: tuple[Any, ...]) -> None:
+        """Take an item of `Confirms`."""
+
 
 class _Expired:
     """The result of a future whose time is over; an exception would have to be retrieved."""

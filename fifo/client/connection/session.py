@@ -516,8 +516,11 @@ class Session:
         if isinstance(message, Deliver):
             self._deliver(message, frame.raw)
         elif isinstance(message, Confirms):
+            expected = self._expected
             for item in message.items:
-                self._answered(item[0], Frame(Confirms((item,)), item[0]))
+                receiver = expected.get(item[0])
+                if receiver is not None:
+                    receiver.confirmed(item)
         elif isinstance(message, Notice):
             self.notice(message)
             self._notices.received(link, message.notice)

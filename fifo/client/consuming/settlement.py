@@ -16,6 +16,7 @@ from fifo.client.consuming.ranges import Range, Ranges
 from fifo.client.consuming.verbs import SettleResult, Settling, Status
 from fifo.client.errors import FifoError
 from fifo.wire import Frame
+from fifo.wire.messages import Confirms
 
 OK: Final = SettleResult(Status.OK)
 ALREADY: Final = SettleResult(Status.ALREADY_SETTLED)
@@ -119,6 +120,10 @@ class Settlement(Generic[_M, _L]):
                 message.settlement = part
             found.append(part)
         return found
+
+    def confirmed(self, item: tuple[Any, ...]) -> None:
+        """Take what no node answers to a settlement, as `answered` takes it."""
+        self.answered(Frame(Confirms((item,)), item[0]))
 
     def answered(self, frame: Frame) -> None:
         """A receipt or an error."""

@@ -111,5 +111,7 @@ def _goes_alone(frame: PublishFrame) -> bool:
 def _column_bytes(frame: PublishFrame) -> int:
     """The bytes of its keys, headers and dedup ids."""
     publication = frame.publication
+    if publication.keys is publication.headers is publication.dedup_ids is None:
+        return 0
     columns = (publication.keys, publication.headers, publication.dedup_ids)
     return sum([sum(map(len, column)) for column in columns if column is not None])

@@ -23,7 +23,7 @@ from fifo.client.publishing.confirms import Confirmed
 from fifo.client.publishing.queue_numbers import QueueNumbers
 from fifo.wire import Code, Frame
 from fifo.wire.columns import Publication
-from fifo.wire.messages import Confirms, Error
+from fifo.wire.messages import Error
 
 
 class Work(Protocol):
@@ -95,13 +95,20 @@ class PublishFrame:
         return self.queue_below if self.in_doubt else 0
 
     def answered(self, frame: Frame) -> None:
-        """Confirmed or refused."""
+        """Refused."""
+        message = frame.message
+        if not isinstance(message, Error):
+            return
         others, self.others = self.others, ()
-        self.stream.answered(self, frame)
-        if others and isinstance(frame.message, Error):
-            for other in others:
-                if not other.over:
-                    other.stream.answered(other, frame)
+        self.stream.refused(self, message)
+        for other in others:
+            if not other.over:
+                other.stream.refused(other, message)
+
+    def confirmed(self, item: tuple[Any, ...]) -> None:
+        """Confirmed, or a part of it."""
+        self.others = ()
+        self.stream.confirmed(self, item)
 
 
 _NOTHING = Publication(())
@@ -250,20 +257,17 @@ class PublishStream:
 
     # Answers.
 
-    def answered(self, frame: PublishFrame, answer: Frame) -> None:
-        """A confirm (one item) or an error."""
-        message = answer.message
-        if isinstance(message, Confirms):
-            item = message.items[0]
-            error = item[5] if len(item) > 5 else None
-            repeats = item[6] if len(item) > 6 else ()
-            confirmed = Confirmed(item[1], item[2], frame.numbers, item[3], item[4], repeats)
-            self._confirmed(frame, confirmed, error)
-        elif isinstance(message, Error):
-            nothing = Confirmed(0, 0, frame.numbers, 0, 0)
-            self._confirmed(
-                frame, nothing, (message.code, message.text, message.retryable, message.detail)
-            )
+    def confirmed(self, frame: PublishFrame, item: tuple[Any, ...]) -> None:
+        """An item of `Confirms`."""
+        error = item[5] if len(item) > 5 else None
+        repeats = item[6] if len(item) > 6 else ()
+        confirmed = Confirmed(item[1], item[2], frame.numbers, item[3], item[4], repeats)
+        self._confirmed(frame, confirmed, error)
+
+    def refused(self, frame: PublishFrame, error: Error) -> None:
+        """An error in place of a confirm."""
+        nothing = Confirmed(0, 0, frame.numbers, 0, 0)
+        self._confirmed(frame, nothing, (error.code, error.text, error.retryable, error.detail))
 
     def _confirmed(
         self, frame: PublishFrame, confirmed: Confirmed, error: tuple[Any, ...] | None

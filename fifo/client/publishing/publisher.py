@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from fifo.client import checks, limits
 from fifo.client.connection.calls import EXPIRED, Tries, until
+from fifo.client.connection.deadlines import Deadlines
 from fifo.client.connection.session import Session
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import FifoError, InvalidArgument, SessionEnded, again, with_progress
@@ -172,6 +173,7 @@ class Publisher:
         self.queue_numbers = QueueNumbers()
         self._streams: dict[tuple[int, str], PublishStream] = {}
         self._outbox = Outbox(session)
+        self._deadlines = Deadlines(session.loop)
         self._gathering: dict[tuple[int, str], Singles] = {}
         self._flushes = False
         """Whether what is gathered is sent at the end of this turn of the loop."""
@@ -186,14 +188,15 @@ class Publisher:
         self, producer: int, queue: str, item: Item, timeout: Duration | None
     ) -> Confirm:
         """Publish one message; its confirm. Raises what the node says, ConnectionLost, Timeout."""
-        self.session.check()
-        loop = self.session.loop
-        seconds = self.session.patience(timeout)
-        deadline = loop.time() + seconds
+        session = self.session
+        session.check()
+        seconds = session.options.timeout if timeout is None else session.patience(timeout)
+        deadline = session.loop.time() + seconds
         if self._is_full():
             await self._wait_for_room(queue, deadline, seconds)
         singles = self._gather(producer, queue, item, deadline)
-        result = await until(item.future, deadline, loop)
+        self._deadlines.add(item.future, deadline)
+        result = await item.future
         if result is EXPIRED:
             raise self._expired(queue, seconds, singles.tries)
         assert isinstance(result, Confirm)
@@ -408,6 +411,7 @@ class Publisher:
             if not waiter.done():
                 waiter.set_result(None)
         self._room.clear()
+        self._deadlines.stop()
 
     def owes(self) -> bool:
         """Whether confirms are outstanding."""
@@ -509,9 +513,9 @@ def item(
         checks.key(key) if key is not None else b"",
         checks.headers(headers) if headers else b"",
         checks.priority(priority) if priority != PRIORITY_DEFAULT else PRIORITY_DEFAULT,
-        _ms(delay, "delay"),
-        _ms(ttl, "ttl", 1),
-        checks.dedup_id(dedup_id),
+        0 if delay is None else _ms(delay, "delay"),
+        0 if ttl is None else _ms(ttl, "ttl", 1),
+        b"" if dedup_id is None else checks.dedup_id(dedup_id),
         None if number is None else checks.integer(number, "number", 1, 2**63 - 1),
         future,
     )
