@@ -199,6 +199,11 @@ class ReadSide:
         """The numbers of all queues, in the order of their creation."""
         return list(self.state.queue_names.values())
 
+    def backlog(self, number: int) -> tuple[int, int] | None:
+        """(messages that are ready, messages acked so far) of a queue; None if it is gone."""
+        queue = self.state.queue(number)
+        return None if queue is None else (queue.ready, queue.counters["acked"])
+
     def queue_figures(self, number: int) -> QueueFigures | None:
         """Depths and counters of a queue; None if it is gone."""
         queue = self.state.queue(number)

@@ -44,6 +44,7 @@ from node.broker.requests.queries import Queries
 from node.broker.requests.queues import Queues
 from node.broker.requests.redrives import Redrives
 from node.broker.requests.renewal import Renewals
+from node.broker.requests.slowing import Slowing
 from node.broker.requests.upgrading import Upgrading
 from node.broker.waiting_gets import WaitingGets
 
@@ -65,7 +66,8 @@ class Leadership:
         self._machine = machine
         self._clock = clocks.cluster
         self._now = clocks.now
-        self._tick_in_flight = False
+        self._ticks = 0  # on their way
+        self._tick_full = False  # the last one named as many expired locks as one may
         self._tick_again = False
         self.proposals = Proposals(
             context.raft,
@@ -79,6 +81,7 @@ class Leadership:
             machine, context.settings, context.counters, clocks.now, context.rights_of,
             lambda: context.raft.status().journal.free_bytes - context.alarms.disk_low_bytes,
         )  # fmt: skip
+        self.slowing = Slowing(machine, clocks.now)
         self.reads = Reads(context.raft, clocks.now)
         self.proposer = Proposer(machine, self.proposals, self.reads)
         self.sessions = Sessions()
@@ -105,7 +108,7 @@ class Leadership:
         proposals, locks = self.proposals, self.locks
         proposer = self.proposer
         known = Known(context.people, context.connections_of)
-        publishing = Publishing(context, proposals, proposer, self.quotas)
+        publishing = Publishing(context, proposals, proposer, self.quotas, self.slowing)
         people = People(machine, proposer, self.quotas, known, self._clock.now_ms)
         return table.Handlers(
             publishing=publishing,
@@ -185,6 +188,7 @@ class Leadership:
     def stop(self) -> None:
         """Release what others hold of this term: outcomes to come, and reads of the log."""
         self.proposals.stop()
+        self.slowing.stop()
         self.reads.stop()
         self._requests.redrives.stop()
 
@@ -196,6 +200,8 @@ class Leadership:
             for one in self.proposals.take_applied():
                 self._carry_out(one)
             self._gets.look()
+            if len(self.slowing):
+                self.slowing.look()
         if self.reads.waiting:
             self.reads.look()
 
@@ -219,6 +225,7 @@ class Leadership:
     def look(self) -> None:
         """Act on time: give up waiting requests, and propose one tick for everything due."""
         self._gets.expire()
+        self.slowing.look()
         self.reads.look()
         self._requests.renewals.look()
         self._requests.redrives.look()
@@ -229,9 +236,10 @@ class Leadership:
 
     def _look_for_due(self) -> bool:
         """Propose a tick if something is due; whether one is on the way that fills its entry."""
-        if self._tick_in_flight:
-            return True
         now_ms = self._clock.now_ms()
+        if self._ticks:
+            self._name_more(now_ms)
+            return True
         expired = self.locks.look(now_ms)
         next_ms = self._machine.next_due_ms()
         due = next_ms is not None and next_ms <= now_ms
@@ -240,6 +248,7 @@ class Leadership:
         if expired or due or self._tick_again or (waits and stale) or self._digest_late(now_ms):
             alone = next_ms is not None and next_ms <= now_ms + limits.DUE_SOON_MS
             self._tick(expired, alone=alone)
+            self._name_more(now_ms)
             return alone
         return False
 
@@ -248,12 +257,27 @@ class Leadership:
         late_ms = self._context.host.digest_at_ms + limits.DIGEST_LATE_MS
         return now_ms >= late_ms and self._machine.version >= STATES_COMPARED
 
+    def _name_more(self, now_ms: int) -> None:
+        """Propose ticks for expired locks of other consumers while a full one is on its way: a
+        million locks would wait for a round of the log for each 2,500 of them."""
+        while self._tick_full and self._ticks < limits.TICKS_IN_FLIGHT_MAX:
+            expired = self.locks.look(now_ms)
+            if not expired:
+                return
+            next_ms = self._machine.next_due_ms()
+            alone = next_ms is not None and next_ms <= now_ms + limits.DUE_SOON_MS
+            self._tick(expired, alone=alone)
+
     def _tick(self, expired: tuple[tuple[int, int, int], ...], *, alone: bool) -> None:
-        self._tick_in_flight, self._tick_again = True, False
+        self._ticks += 1
+        self._tick_again = False
+        self._tick_full = sum([last - first + 1 for _, first, last in expired]) >= (
+            limits.EVAL_MESSAGES_MAX
+        )
 
         def decided(*, applied: bool) -> None:
-            self._tick_in_flight = False
-            self.locks.decided(self._clock.now_ms(), applied=applied)
+            self._ticks -= 1
+            self.locks.decided(self._clock.now_ms(), expired, applied=applied)
             self._requests.renewals.look()
 
         def answer(reply: Reply) -> None:

@@ -106,6 +106,10 @@ for this long, which is longer than a batch waits for its entry."""
 NOTICE_ACK_SECONDS: Final = 1.0
 """Acknowledgements of notices wait no longer than this for a tick that leaves them room."""
 
+TICKS_IN_FLIGHT_MAX: Final = 4
+"""Ticks on their way to the log, each for expired locks of other consumers: enough that the next is
+there when one is applied, which takes as long as its round; few, for each holds up its turn."""
+
 LOOK_CONSUMERS_MAX: Final = 1_000
 """Consumers looked at in one look, some ten microseconds each; the next look goes on."""
 
@@ -280,6 +284,30 @@ RIGHTS_KNOWN_MAX: Final = 1_024
 HANDSHAKES_MAX: Final = 512
 """Accepted sockets that are no connection yet (a TLS handshake is under way); beyond it the oldest
 is cut, as with connections without a hello. Several backlogs: plain ones need a turn or two."""
+
+# --- publishers that are slowed -------------------------------------------------------------------
+
+BACKLOG_MIN: Final = 5_000
+"""Ready messages of a queue from which on the rate of its consumers is looked at: a moment's work
+for those that matter here."""
+
+SLOWED_MESSAGES_MIN: Final = 50
+"""Messages of a publish from which on its confirm may wait: a program that publishes one by one
+fills no queue, and would wait for each."""
+
+STREAM_RATE_MIN: Final = 1_000
+"""Acked messages a second from which on a queue's publishers are slowed where it falls behind: with
+fewer it is one of jobs, which wait there by intent, and whose publishers would wait for nothing."""
+
+BEHIND_SECONDS: Final = 0.1
+"""A queue is behind where more is ready than its consumers take in this time."""
+
+RATE_SECONDS: Final = 0.25
+"""The rate of its consumers is measured over this time: five looks of the lock clock."""
+
+SLOWED_SECONDS_MAX: Final = 0.25
+"""A confirm waits no longer than this: far below any time-out of a call, and enough that eight
+publishers with a thousand messages on their way keep to 32,000 a second."""
 
 # --- requests ------------------------------------------------------------------------------------
 

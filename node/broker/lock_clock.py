@@ -58,7 +58,7 @@ class LockClock:
         self._bounds: dict[int, int] = {}
         self._granted: dict[int, Granted] = {}
         self._proposed: dict[int, list[Range]] = {}
-        self._due: list[tuple[int, int]] = []
+        self._due: dict[int, list[tuple[int, int]]] = {}
 
     def __len__(self) -> int:
         """Consumers that hold locks, evaluations in flight included."""
@@ -102,7 +102,7 @@ class LockClock:
             if ranges:
                 messages -= sum([last - first + 1 for first, last in ranges])
                 self._proposed[consumer] = ranges
-                self._due += self._due_of(consumer, ranges)
+                self._due[consumer] = self._due_of(consumer, ranges)
                 found += [(consumer, first, last) for first, last in ranges]
         return tuple(found)
 
@@ -131,14 +131,16 @@ class LockClock:
             for one in (() if held is None else held.ranges)
         ]
 
-    def decided(self, now_ms: int, *, applied: bool = True) -> None:
-        """Check its consumers again: the proposed evaluation is applied, or known not to be."""
-        due, self._due = self._due, []
-        if applied:
-            for due_ms, count in due:
-                self._counters.lateness.note(max(0, now_ms - due_ms) / 1000, count)
-        consumers, self._proposed = list(self._proposed), {}
-        for consumer in consumers:
+    def decided(
+        self, now_ms: int, expired: Iterable[tuple[int, int, int]], *, applied: bool = True
+    ) -> None:
+        """Check the consumers of an evaluation again, what `look` returned: it is applied, or known
+        not to be."""
+        for consumer in dict.fromkeys([named[0] for named in expired]):
+            del self._proposed[consumer]
+            for due_ms, count in self._due.pop(consumer):
+                if applied:
+                    self._counters.lateness.note(max(0, now_ms - due_ms) / 1000, count)
             self.locked(consumer, now_ms)
 
     # --- renewal ----------------------------------------------------------------------------------

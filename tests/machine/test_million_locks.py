@@ -44,7 +44,7 @@ class Ending:
         expired = self.clock.look(self.bench.now)
         assert len(expired) <= HOLDERS, "ranges, however many tokens they name"
         self.bench.do(commands.Tick(expired))
-        self.clock.decided(self.bench.now)
+        self.clock.decided(self.bench.now, expired)
         return before - self.locked
 
 

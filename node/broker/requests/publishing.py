@@ -23,6 +23,7 @@ from node.broker.proposals import Proposals, Waiter
 from node.broker.quotas import Quotas
 from node.broker.refusals import error_item, wire_code
 from node.broker.requests.proposer import Proposer, message_of, ok, refuse, user_of
+from node.broker.requests.slowing import Slowing
 from node.users import Permission, Quota
 
 _PUBLISH = code_of(commands.Publish)
@@ -33,8 +34,14 @@ class Publishing:
     """Handler of publishes and named producers."""
 
     def __init__(
-        self, context: Context, proposals: Proposals, proposer: Proposer, quotas: Quotas
+        self,
+        context: Context,
+        proposals: Proposals,
+        proposer: Proposer,
+        quotas: Quotas,
+        slowing: Slowing,
     ) -> None:
+        self._slowing = slowing
         self._alarms = context.alarms
         self._machine = context.host.machine
         self._counters = context.counters
@@ -191,10 +198,11 @@ class Publishing:
             error = error_item(reply.refused)
             self._counters.refused(wire_code(reply.refused), count - done)
         repeats = (reply.repeats,) if reply.repeats else ()
-        connection.confirm(
-            correlation,
-            (reply.queue, reply.producer, reply.duplicates, reply.stored, error, *repeats),
-        )
+        item = reply.queue, reply.producer, reply.duplicates, reply.stored, error, *repeats
+        if count < limits.SLOWED_MESSAGES_MIN:
+            connection.confirm(correlation, item)
+        else:
+            self._slowing.confirm(reply.queue, partial(connection.confirm, correlation, item))
 
     def _refuse(self, connection: Connection, frame: Frame, code: str, text: str) -> None:
         self._counters.refused(code, message_of(frame, Publish).count)

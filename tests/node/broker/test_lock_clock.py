@@ -97,12 +97,31 @@ def test_proposed_tokens_are_not_found_again_until_decided(table: Table, clock: 
     handed_out(table, clock, 1, range(1, 2), 0)
     found = clock.look(1000)
     assert clock.look(2000) == ()
-    clock.decided(2000)
+    clock.decided(2000, found, applied=False)
     assert clock.look(2000) == found, "the evaluation was lost, so it is found again"
     table.take(found)
-    clock.decided(2000)
+    clock.decided(2000, found)
     assert clock.look(3000) == ()
     assert len(clock) == 0
+
+
+def test_of_two_evaluations_on_their_way_each_is_decided_alone(
+    table: Table, clock: LockClock
+) -> None:
+    many = limits.EVAL_MESSAGES_MAX
+    handed_out(table, clock, 1, range(1, many + 6), 0)
+    handed_out(table, clock, 2, range(1, 3), 0)
+    first = clock.look(1000)
+    second = clock.look(1000)
+    assert {consumer for consumer, *_ in first} == {1}
+    assert second == ((2, 1, 1), (2, 2, 2)), "the rest of a consumer waits for what it is in"
+    table.take(second)
+    clock.decided(1000, second)
+    assert clock.undecided([(1, [(1, 1)])])
+    assert clock.look(1000) == ()
+    table.take(first)
+    clock.decided(1000, first)
+    assert len(clock.look(1000)) == 5
 
 
 def test_a_renewal_moves_the_deadline_and_the_rest_expires(table: Table, clock: LockClock) -> None:
@@ -110,7 +129,7 @@ def test_a_renewal_moves_the_deadline_and_the_rest_expires(table: Table, clock: 
     assert renewed(table, clock, range(2, 3), 800) == [1800]
     assert clock.look(1000) == ((1, 1, 1), (1, 3, 3))
     table.take([(1, 1, 1), (1, 3, 3)])
-    clock.decided(1000)
+    clock.decided(1000, ((1, 1, 1), (1, 3, 3)))
     assert clock.look(1799) == ()
     assert clock.look(1800) == ((1, 2, 2),)
 
@@ -125,11 +144,11 @@ def test_a_renewal_ends_with_the_longest_lock(table: Table, clock: LockClock) ->
 
 def test_a_renewal_of_proposed_tokens_waits(table: Table, clock: LockClock) -> None:
     handed_out(table, clock, 1, range(1, 4), 0)
-    clock.look(1000)
+    found = clock.look(1000)
     assert clock.undecided([(1, [(3, 9)])])
     assert not clock.undecided([(1, [(4, 9)])])
     assert not clock.undecided([(2, [(1, 9)])])
-    clock.decided(1000)
+    clock.decided(1000, found)
     assert not clock.undecided([(1, [(3, 9)])])
 
 
@@ -159,7 +178,7 @@ def test_one_evaluation_is_bounded_and_the_rest_follows(table: Table, clock: Loc
     found = clock.look(5000)
     assert len(found) == limits.EVAL_MESSAGES_MAX
     table.take(found)
-    clock.decided(5000)
+    clock.decided(5000, found)
     assert [first for _, first, _ in clock.look(5000)] == list(range(many - 4, many + 1))
 
 
