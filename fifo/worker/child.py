@@ -18,7 +18,7 @@ from fifo.client import tracing
 from fifo.worker import bodies, frames, logs
 from fifo.worker.app import App
 from fifo.worker.dependencies import Dependencies
-from fifo.worker.errors import CannotLoad, TimeLimit
+from fifo.worker.errors import CannotLoad, TimeLimit, UnknownTask
 from fifo.worker.frames import Answer, Request
 from fifo.worker.loading import load
 
@@ -44,7 +44,12 @@ class Handlers:
             return frames.answer_of(error)
 
     def _run(self, request: Request) -> Any:
-        task = self._app.tasks[request.task]
+        task = self._app.tasks.get(request.task)
+        if task is None:
+            raise UnknownTask(
+                f"the process that is to run task {request.task!r:.80} has imported code without"
+                " it: the code has changed since this worker began"
+            )
         payload = bodies.decode(request.arguments, "application/msgpack")
         arguments = task.parameters.convert(payload)
         stack = AsyncExitStack()

@@ -14,7 +14,7 @@ import msgpack
 
 from fifo.client import Terminal
 from fifo.client.durations import seconds
-from fifo.worker.errors import Retry
+from fifo.worker.errors import Retry, UnknownTask
 
 LENGTH: Final = struct.Struct(">I")
 
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
     """The end of a call: a result, or the error that the handler raised."""
 
     kind: str
-    """`result`, `error`, `terminal` or `retry`."""
+    """`result`, `error`, `terminal`, `retry` or `unknown`: no such task there."""
     name: str = ""
     text: str = ""
     description: str | None = None
@@ -63,6 +63,8 @@ def answer_of(error: BaseException) -> Answer:
     if isinstance(error, Retry):
         delay_s = None if error.delay is None else seconds(error.delay, "delay")
         return Answer("retry", text=error.reason, delay_s=delay_s)
+    if isinstance(error, UnknownTask):
+        return Answer("unknown", text=str(error))
     return Answer("error", type(error).__name__, _text(error), stack=_stack(error))
 
 
@@ -70,6 +72,8 @@ def raised(answer: Answer) -> Exception:
     """The error to raise for an answer that is no result."""
     if answer.kind == "retry":
         return Retry(answer.delay_s, answer.text)
+    if answer.kind == "unknown":
+        return UnknownTask(answer.text)
     kind = type(answer.name, (HandlerError,), {})
     error = kind(answer.text)
     error.add_note(f"In its own process:\n{answer.stack}")

@@ -84,6 +84,8 @@ class Runner:
             return
         try:
             result = await self._called(task, message, arguments)
+        except UnknownTask as error:  # of a process with other code than ours
+            await self._not_here(message, error)
         except Terminal as error:
             cause = error.__cause__ or error
             await self._dead(message, error.reason, error.description, cause, task)

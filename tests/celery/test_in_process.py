@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -105,6 +106,16 @@ def test_advance_brings_an_eta_and_a_retry_forward_and_loses_no_session() -> Non
             assert at - sent_at >= 540 - 2 * EARLY_SECONDS
             _until(lambda: cluster.queue("celery").view.messages == 0)
     assert time.monotonic() - began < 60
+
+
+def test_a_worker_in_the_process_leaves_the_root_logger_as_it_was() -> None:
+    """Another level, or other handlers, would last for all later tests."""
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    with fifo.testing.cluster() as cluster:
+        with working(Celery("shop", broker=cluster.url, set_as_current=False)):
+            assert (root.level, list(root.handlers)) == before
+        assert (root.level, list(root.handlers)) == before
 
 
 async def test_a_blocking_call_on_the_loop_of_the_cluster_is_refused() -> None:

@@ -160,6 +160,25 @@ async def test_a_killed_child_returns_its_message_counted(
             assert worker.at_work == 0
 
 
+async def test_a_process_that_has_imported_other_code_gives_the_message_back_uncounted(
+    jobs: fifo.App, children: Children, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a deployment under a worker that runs: its processes start when they are needed."""
+    (tmp_path / "child_jobs.py").write_text(JOBS.replace("def square(", "def cube("))
+    line = "run task 'square' has imported code without it"
+    async with fifo.testing.cluster() as cluster:
+        jobs.url = cluster.url
+        async with running(jobs, cluster, children=children):
+            await jobs.tasks["square"].send(3)
+            while not caplog.records:  # noqa: ASYNC110 - in virtual time
+                await asyncio.sleep(0.1)
+            assert line in caplog.text
+        await cluster.advance(seconds=15)
+        (message,) = cluster.queue("jobs").messages
+        assert message.failures == 0
+    assert "given back for 10 s" in caplog.text
+
+
 async def test_a_handler_that_blocks_is_ended_at_its_time_limit(
     jobs: fifo.App, children: Children
 ) -> None:

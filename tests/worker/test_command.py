@@ -226,13 +226,13 @@ def test_a_changed_file_is_loaded_and_one_that_is_wrong_waits_for_the_next_chang
     assert worker.ended() == 0
 
 
-def test_a_handler_that_never_yields_is_named_with_its_place(
+def test_a_handler_that_never_yields_is_named_with_its_place_and_loses_no_message(
     tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
 ) -> None:
     blocks = "    threading.Event().wait()\n"
     (tmp_path / "shop.py").write_text(
         "import threading\nimport fifo\napp = fifo.App()\n"
-        "@app.task('orders')\nasync def ship() -> None:\n" + blocks
+        "@app.task(fifo.QueueSpec('orders', lock=2))\nasync def ship() -> None:\n" + blocks
     )
     with fifo.blocking.connect(shared_cluster.url) as client:
         options = ("--log-format", "json")
@@ -243,6 +243,8 @@ def test_a_handler_that_never_yields_is_named_with_its_place(
         assert line["level"] == "error"
         assert f"{tmp_path / 'shop.py'}:6 ship" in line["text"]
         assert client.queue("orders").locked == 1
+        worker.signal(signal.SIGKILL)
+        until(lambda: client.queue("orders").ready == 1)
 
 
 def process_of(line: str) -> int:
