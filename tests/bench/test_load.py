@@ -243,6 +243,7 @@ def test_progress_is_the_sum_of_the_partitions() -> None:
     assert "lag 5" in seen.line()
 
 
+@pytest.mark.slow
 def test_the_page_of_one_run_has_its_figures_and_settings() -> None:
     """And says where the job was interrupted, or has failed."""
     report = report_of(LOAD, [row(PRODUCER, 0, 600, 1, 2, 5), row(CONSUMER, 1, 600, 1, 2, 9)])

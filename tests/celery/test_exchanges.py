@@ -64,6 +64,7 @@ def test_a_pattern_of_many_hashes_is_matched_in_no_time() -> None:
 names = st.text(min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @given(names, st.sampled_from(TYPES), st.text(max_size=12), names)
 def test_a_mark_tells_its_binding(exchange: str, kind: str, key: str, queue: str) -> None:
     binding = Binding(exchange, kind, key, queue)

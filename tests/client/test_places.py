@@ -186,6 +186,7 @@ def test_a_program_with_a_task_for_each_message_is_bounded() -> None:
     assert places.count <= limits.PLACES_IN_HAND + 3
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1 << 20)), min_size=1))
 def test_bodies_in_all_places_stay_below_the_bound_by_their_mean(
     deliveries: list[tuple[int, int]],

@@ -406,6 +406,7 @@ async def test_the_window_bounds_unanswered_publishes() -> None:
             await publishing
 
 
+@pytest.mark.slow
 async def test_a_node_that_reads_nothing_makes_publishers_wait_and_fills_no_memory() -> None:
     async with Peer() as peer, fifo.connect(peer.url, window_bytes=64 * wire.MIB) as client:
         transport = peer.line()._transport

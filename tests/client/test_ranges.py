@@ -41,6 +41,7 @@ def test_ranges_behave_like_a_set_of_tokens(
     assert all((token in found) == (token in model) for token in range(75))
 
 
+@pytest.mark.slow
 @given(st.sets(_TOKEN, min_size=1), st.randoms())
 def test_tokens_in_any_order_become_the_same_ranges(tokens: set[int], chance: Any) -> None:
     shuffled = sorted(tokens)

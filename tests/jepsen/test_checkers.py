@@ -70,6 +70,7 @@ def test_a_search_may_omit_operations_of_unknown_outcome() -> None:
     assert possible([take, replace(ack, optional=False, end=8), again]) is False
 
 
+@pytest.mark.slow
 def test_a_search_of_six_hundred_operations_is_quick() -> None:
     taken = [Operation("take", (1, n), -1, 10 * n, n) for n in range(1, 151)]
     returned = [Operation("give back", (1, n), 10 * n + 1, 10 * n + 5) for n in range(1, 151)]

@@ -16,6 +16,7 @@ from tests.jepsen.nemeses import flip_amid
 from tests.support.journals import ONE_SEGMENT, fill, open_journal
 
 
+@pytest.mark.slow
 def test_damage_amid_a_journal_is_never_taken_for_a_torn_write(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     journal = open_journal(OsStorage(whole), limits=ONE_SEGMENT)

@@ -78,6 +78,7 @@ def carry_on(bench: Bench, *batch: commands.Command) -> int:
     return entries
 
 
+@pytest.mark.slow
 def test_a_resume_sends_again_in_slices_and_nothing_new_before_the_end() -> None:
     bench = filled(holders=3)
     bench.detach(1)
@@ -137,6 +138,7 @@ def test_a_second_resume_with_little_left_to_send_leaves_no_chore_behind() -> No
     assert [one.consumer for one in bench.delivered()] == [1, 2, 3], "all of it, and once"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holders", [0, 3])
 def test_a_delete_is_one_command_and_later_ones_free_its_memory(holders: int) -> None:
     bench = filled(holders=holders)
@@ -179,6 +181,7 @@ def test_a_purge_takes_fewer_messages_where_they_are_not_contiguous() -> None:
     assert bench.counts("q") == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_lowered_limit_drops_in_ticks() -> None:
     bench = filled(overflow="drop_oldest", max_length=MANY)
     assert carry_on(bench, commands.UpdateQueue("q", {"max_length": 10})) >= 3
@@ -266,6 +269,7 @@ def test_the_drops_for_a_publish_go_in_ranges_past_earlier_holes() -> None:
     invariants.check(bench.machine.state)
 
 
+@pytest.mark.slow
 def test_held_keys_are_freed_in_ticks() -> None:
     bench = Bench(check=False)
     bench.declare("q", ordering="key")
@@ -289,6 +293,7 @@ def test_held_keys_are_freed_in_ticks() -> None:
     invariants.check(bench.machine.state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", list(EndCause))
 def test_the_end_of_a_session_returns_what_it_held_in_ticks(cause: EndCause) -> None:
     bench = filled(holders=3)
@@ -337,6 +342,7 @@ def test_messages_that_expire_together_leave_in_ticks_under_any_first_reader(rea
     assert bench.counts("q") == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_delays_that_end_together_are_due_in_ticks() -> None:
     bench = Bench(check=False)
     bench.declare("q")
@@ -528,6 +534,7 @@ def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_leaves_q
     assert bench.machine.state.queues[1].active == heir
 
 
+@pytest.mark.slow
 def test_settling_single_deliveries_costs_in_proportion() -> None:
     """Ten times as many locks of one message each may cost ten times as much to return."""
 

@@ -61,10 +61,12 @@ def test_a_named_producer_of_very_many_queues_is_forgotten_in_ticks() -> None:
     forgotten_in_ticks("forgotten")
 
 
+@pytest.mark.slow
 def test_the_producer_of_a_session_that_ends_is_forgotten_in_ticks() -> None:
     forgotten_in_ticks("ends")
 
 
+@pytest.mark.slow
 def test_consumers_that_lose_a_lock_each_count_for_more_than_their_locks() -> None:
     bench = Bench(check=False)
     bench.declare("q")

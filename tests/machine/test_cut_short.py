@@ -103,6 +103,7 @@ def drained(seed: int, verb: str) -> list[str]:
         came += found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", TAKING)
 def test_small_steps_find_what_a_large_one_finds(
     verb: str, monkeypatch: pytest.MonkeyPatch

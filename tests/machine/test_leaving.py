@@ -192,6 +192,7 @@ def test_a_delete_copies_no_consumer_for_a_frozen_view() -> None:
     assert Machine.restore(before).snapshot() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", [EndCause.CLOSED, EndCause.OPERATOR])
 def test_the_consumers_of_an_ended_session_go_in_ticks(cause: EndCause) -> None:
     bench = Bench(check=False)

@@ -238,6 +238,7 @@ def test_the_id_of_an_ended_session_opens_a_new_one_with_a_new_producer(bench: B
     assert expect(replies.Published, bench.publish(2, "q", "a", previous=0, number=1)).stored == 1
 
 
+@pytest.mark.slow
 def test_ending_a_session_with_many_locks_goes_on_by_ticks() -> None:
     bench = Bench()
     bench.declare("q")

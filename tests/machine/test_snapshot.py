@@ -69,6 +69,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(PLAIN)
 def test_plain_values_round_trip(value: object) -> None:
     assert codec.decode(codec.encode(value)) == value

@@ -83,6 +83,7 @@ def test_the_time_that_is_left_is_of_the_kinds_that_were_not_run() -> None:
     assert str(left) == "3 to go, about 10 min"
 
 
+@pytest.mark.slow
 def test_guesses_and_visits_cost_a_whole_hash_each_and_the_start_of_a_cluster_one(
     tmp_path: Path,
 ) -> None:

@@ -93,5 +93,5 @@ def test_a_transaction_needs_every_lock_and_follows_from_the_tokens(
     fifo.spark.settle(rows, cluster.url, queue, "r")
     with pytest.raises(SourceError, match=f"locks of 1 of 3 rows are lost.*: {tokens[1]}; do not"):
         fifo.spark.transaction(cluster.url, queue, "r", tokens)
-    with pytest.raises(SourceError, match="tokens of 0 reservations"):
+    with pytest.raises(SourceError, match="tokens of 0 consumers"):
         fifo.spark.transaction(cluster.url, queue, "r", [])

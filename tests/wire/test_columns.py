@@ -340,12 +340,14 @@ def test_the_parts_of_a_publication_are_its_messages_in_order(
         assert again == part
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(header_maps)
 def test_headers_round_trip(headers: dict[str, str]) -> None:
     assert decode_headers(encode_headers(headers)) == headers
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=40) | header_maps.map(encode_headers), st.integers(0, 60))
 def test_truncated_or_random_headers_raise_only_a_column_error(data: bytes, cut: int) -> None:

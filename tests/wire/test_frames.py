@@ -241,6 +241,7 @@ def test_a_client_may_send_no_header_that_takes_a_node_long_to_read() -> None:
     assert nested.value.code is Code.PROTOCOL
 
 
+@pytest.mark.slow
 def test_the_longest_settlement_and_renewal_of_a_client_can_be_read() -> None:
     huge = 2**62
     lone = tuple((huge + 2 * place, huge + 2 * place) for place in range(limits.SETTLE_RANGES_MAX))

@@ -190,6 +190,7 @@ NAMED: Final[dict[str, tuple[list[Any], list[Any]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "row"), PAGE_FIELDS, ids=[f"{cls.__name__}.{row[0]}" for cls, row in PAGE_FIELDS]
 )

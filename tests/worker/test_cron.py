@@ -56,6 +56,7 @@ def test_every_hour_is_due_in_both_of_a_repeated_hour() -> None:
     assert due == ["10-25 00:30", "10-25 01:30", "10-25 02:30"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["*/7 * * * *", "15 3 * * 1", "0 */5 1-7 * *"])
 def test_each_due_time_is_after_the_one_before(line: str) -> None:
     moment = datetime(2026, 3, 28, 23, 0, tzinfo=UTC)

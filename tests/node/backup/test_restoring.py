@@ -49,6 +49,7 @@ def backed_up(folder: Path, *, without: int | None = None) -> Backup:
     return writer.publish()
 
 
+@pytest.mark.slow
 def test_every_node_begins_with_the_same_snapshot_and_its_entries(tmp_path: Path) -> None:
     made = Restore(backed_up(tmp_path))
     config = replace(cluster_config(3, 7100, tmp_path), name="new", cluster_id=cluster_id_of("new"))

@@ -104,6 +104,7 @@ async def test_a_client_that_goes_away_is_renewed_for_the_last_time(node: Node) 
     assert 0.95 * LOCK_S < loop.time() - gone < 10 * LOCK_S
 
 
+@pytest.mark.slow
 async def test_the_next_leader_goes_on_renewing(cluster: LocalCluster) -> None:
     first = await cluster.leader()
     client, consumer, began = await holding(first, renewals=4)

@@ -74,6 +74,7 @@ def test_no_frame_waits_until_the_one_before_it_is_acknowledged(
         assert runner.run(is_sent_at_once())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_slow_reader_gets_everything(
     factory: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path

@@ -128,6 +128,7 @@ async def test_when_the_leader_stops_its_clients_move_and_lose_nothing(
     await client.close()
 
 
+@pytest.mark.slow
 async def test_a_leader_that_dies_is_replaced_and_every_replica_agrees(
     cluster: LocalCluster,
 ) -> None:

@@ -142,6 +142,7 @@ def test_a_data_connection_is_looked_at_when_the_one_that_spoke_for_it_goes() ->
     assert world.sweep()[1] == {data}
 
 
+@pytest.mark.slow
 def test_idle_connections_cost_a_few_looks_per_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each was looked at four times a second."""
     world = World()

@@ -101,6 +101,7 @@ def test_the_line_of_a_second_section_is_found(tmp_path: Path) -> None:
     assert line_of(path, "the section [cluster] is missing") is None
 
 
+@pytest.mark.slow
 def test_secrets_that_others_can_read_are_warned_of(cli: Cli, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("0123456789abcdef")
@@ -160,6 +161,7 @@ def test_a_port_in_use_is_no_error_for_a_node_may_run(cli: Cli, tmp_path: Path) 
     assert (done.code, checks(done)) == (0, {"port"})
 
 
+@pytest.mark.slow
 def test_a_data_dir_that_is_a_file_and_an_unknown_node_are_errors(cli: Cli, tmp_path: Path) -> None:
     path = written(tmp_path)
     (tmp_path / "n1").write_text("in the way")

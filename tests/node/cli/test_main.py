@@ -266,6 +266,7 @@ def test_a_missing_address_is_an_error_with_a_remedy(cli: Cli, arguments: list[s
     )
 
 
+@pytest.mark.slow
 def test_a_missing_or_oversized_file_is_named(cli: Cli, tmp_path: Path) -> None:
     done = cli("publish", "q", "--file", "gone.txt")
     assert (done.code, done.line) == (
@@ -277,6 +278,7 @@ def test_a_missing_or_oversized_file_is_named(cli: Cli, tmp_path: Path) -> None:
     assert done.line == "fifo: big is too large for a message: at most 1048576 bytes"
 
 
+@pytest.mark.slow
 def test_an_unexpected_error_is_one_line_and_names_the_debug_switch(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +426,7 @@ def test_serve_refuses_a_read_only_data_folder(cli: Cli, base_port: int, tmp_pat
     assert "cannot be written" in done.line
 
 
+@pytest.mark.slow
 def test_cluster_commands_without_a_cluster_name_the_start_command(cli: Cli) -> None:
     for arguments in (["status"], ["stop"], ["kill", "1"], ["restart", "1"], ["logs", "1"]):
         done = cli("cluster", *arguments)

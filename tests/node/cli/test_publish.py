@@ -20,6 +20,7 @@ def cut(content: bytes) -> list[list[bytes]]:
     return list(batches(io.BytesIO(content), FILE))
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=30).filter(lambda b: b"\n" not in b and b"\r" not in b)))
 def test_every_line_becomes_one_body_in_order(lines: list[bytes]) -> None:
     content = b"".join(line + b"\n" for line in lines)

@@ -80,6 +80,7 @@ def test_clean_deletes_nothing_where_no_cluster_was_started(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_clean_refuses_while_any_node_holds_its_lock(
     tmp_path: Path, cli: Callable[..., Done]
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_replica_that_differs_is_named_by_a_peer_or_itself(
         assert said.format(name, index) in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in STATUS if key not in CORE])
 def test_a_field_missing_from_a_node_is_a_dash(
     key: str, cli: Cli, monkeypatch: pytest.MonkeyPatch

@@ -87,6 +87,7 @@ async def test_requests_without_end_end_their_connection(tmp_path: Path) -> None
         assert (await asked(node.me.http, "/health/live"))[0] == 200
 
 
+@pytest.mark.slow
 async def test_an_answer_that_is_not_read_ends_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

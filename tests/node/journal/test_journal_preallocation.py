@@ -211,6 +211,7 @@ def b07_lost_sector_of_a_synced_group() -> None:
             open_journal(disk, limits=ROOM)
 
 
+@pytest.mark.slow
 def test_damage_in_the_last_group_is_no_lost_sector() -> None:
     """Every flipped byte of a record in the room with another of its group behind it."""
     storage, journal = journal_with(1, limits=ROOM)

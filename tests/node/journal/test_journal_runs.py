@@ -154,6 +154,7 @@ def run_of_six(journal_limits: JournalLimits) -> tuple[SimStorage, Journal]:
     return storage, journal
 
 
+@pytest.mark.slow
 def test_b07_each_bad_byte_of_a_run_is_found_as_in_a_single_read() -> None:
     content = run_of_six(NO_ROOM)[0].content(FIRST_SEGMENT)
     found = set()
@@ -167,6 +168,7 @@ def test_b07_each_bad_byte_of_a_run_is_found_as_in_a_single_read() -> None:
     assert sum("is not what was written" in problem for problem in found) == 6
 
 
+@pytest.mark.slow
 def test_b07_a_run_that_is_cut_off_is_damage_of_the_first_entry_that_is_not_whole() -> None:
     content = run_of_six(NO_ROOM)[0].content(FIRST_SEGMENT)
     for size in range(content.index(command(1)), len(content)):

@@ -81,6 +81,7 @@ def sweep_of_a_new_segment() -> None:
             fly(again, 2)
 
 
+@pytest.mark.slow
 def test_a_power_loss_in_the_turn_to_a_new_segment_loses_nothing_that_landed() -> None:
     sweep_of_a_new_segment()
 
@@ -191,6 +192,7 @@ def keeps_syncs_off_the_loop(node_class: NodeClass = RaftNode) -> None:
     world.checks.at_rest()
 
 
+@pytest.mark.slow
 def test_a_slow_disk_stops_the_loop_for_no_segment_and_no_snapshot() -> None:
     keeps_syncs_off_the_loop()
 

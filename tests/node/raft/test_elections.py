@@ -373,6 +373,7 @@ def test_two_survivors_have_a_leader_within_about_a_second(first: int) -> None:
         assert 0.4 < world.now - paused_at < 1.3, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_leader_whose_connections_end_is_replaced_at_once() -> None:
     for seed in range(20):
         world = World("abc", seed=seed, drifting=True).start()

@@ -182,6 +182,7 @@ def test_no_frame_exists_for_forwarding_or_for_the_librarys_chunks() -> None:
     assert not {"serialized", "transmission", "data", "command", "request_id"} & fields
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused_or_wait_for_more(content: bytes) -> None:
@@ -193,6 +194,7 @@ def test_random_bytes_are_refused_or_wait_for_more(content: bytes) -> None:
             pass
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=100), st.binary(max_size=50))
 def test_random_headers_are_refused_or_mean_something(header: bytes, raw: bytes) -> None:

@@ -453,6 +453,7 @@ def test_the_hazard_does_not_show(scenario: Callable[[], None]) -> None:
     scenario()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "core"), SCENARIOS, ids=IDS)
 def test_the_hazard_shows_when_the_stock_behaviour_is_put_back(
     scenario: Callable[[NodeClass], None], core: type[Core]

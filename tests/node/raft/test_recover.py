@@ -364,6 +364,7 @@ def test_a_group_without_a_majority_of_others_gets_advice(others: list[str], wor
     check_members("a", ["b", "c"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("away_seconds", [0.0, 0.3, 1.0, 2.2])
 def test_of_two_members_one_may_begin_empty_for_neither_leads_without_the_other(
     away_seconds: float,

@@ -94,6 +94,7 @@ def test_the_older_of_two_snapshots_goes_where_nothing_new_was_applied() -> None
     world.checks.at_rest()
 
 
+@pytest.mark.slow
 def test_what_others_wrote_on_the_disk_is_no_reason_for_a_snapshot() -> None:
     world, leader = small_disks()
     world.commit(leader, 10)
@@ -105,6 +106,7 @@ def test_what_others_wrote_on_the_disk_is_no_reason_for_a_snapshot() -> None:
     assert taken(world) == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_live_messages_on_a_short_disk_cost_a_snapshot_now_and_then() -> None:
     world, leader = small_disks()
     fill(world, leader)

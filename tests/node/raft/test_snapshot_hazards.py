@@ -236,11 +236,13 @@ SCENARIOS: list[tuple[Callable[..., None], type[Core]]] = [
 IDS = [scenario.__name__ for scenario, _ in SCENARIOS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [scenario for scenario, _ in SCENARIOS], ids=IDS)
 def test_the_hazard_does_not_show(scenario: Callable[[], None]) -> None:
     scenario()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "core"), SCENARIOS, ids=IDS)
 def test_the_hazard_shows_when_the_faulty_behaviour_is_put_back(
     scenario: Callable[[NodeClass], None], core: type[Core]

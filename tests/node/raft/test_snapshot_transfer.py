@@ -117,6 +117,7 @@ def test_a_change_of_leader_in_the_middle_of_a_transfer_costs_time_only() -> Non
     world.checks.at_rest()
 
 
+@pytest.mark.slow
 def test_a_follower_that_dies_while_it_installs_begins_again() -> None:
     for power in (False, True):
         world, _, behind = one_behind(4)
@@ -169,6 +170,7 @@ def test_a_follower_that_dies_while_its_disk_installs_begins_again_or_has_it() -
     assert len(had) == 2, "some had it, and some had not"
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_no_peer_takes_any_more_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -180,6 +180,7 @@ def test_a_submission_refused_in_the_midst_of_a_turn_is_answered_in_the_next_one
     assert outcomes == [Outcome.NOT_LEADER]
 
 
+@pytest.mark.slow
 def test_a_busy_leader_announces_commits_with_entries_and_a_quiet_one_by_heartbeat() -> None:
     world = World("abc", seed=4).start()
     leader = world.elect("a")

@@ -27,6 +27,7 @@ def next_leader(world: World) -> str:
     return world.leaders[0].name
 
 
+@pytest.mark.slow
 def test_a_leader_that_handed_over_lets_the_others_stand_first() -> None:
     """Whichever lost its connection first: eight times of eight."""
     found = []
