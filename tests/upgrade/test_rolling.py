@@ -78,15 +78,19 @@ class Mixed(Nodes):
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    async def view(self, *, used: int, roles: int = 3) -> dict[str, Any]:
-        """Wait for this version in use and so many nodes that answer; what the command shows."""
+    async def view(self, *, used: int, roles: int = 3, finish: int | None = None) -> dict[str, Any]:
+        """Wait for this version in use, so many nodes that answer, and a leader that was told by
+        all of them that it may finish at a version; what the command shows."""
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 done = await self.command("upgrade", "status", "--json")
                 if done.code == 0:
                     found: dict[str, Any] = done.json
                     up = [one for one in found["nodes"] if one["role"] != "down"]
-                    if found["leader"] and found["used"] == used and len(up) == roles:
+                    told = finish is None or (
+                        found["finish"]["version"] == finish and not found["finish"]["obstacles"]
+                    )
+                    if found["leader"] and found["used"] == used and len(up) == roles and told:
                         return found
                 await passed(0.1)
 
@@ -139,7 +143,7 @@ async def test_a_finish_is_refused_with_the_name_of_the_node_in_the_way(tmp_path
         await nodes.end("n1")
         assert (await nodes.command("upgrade", "finish")).line == refused.line
         nodes.run_release("n1", old=False)
-        await nodes.view(used=versions.FIRST)
+        await nodes.view(used=versions.FIRST, finish=versions.NEWEST)
         await nodes.end("n1")
         refused = await nodes.command("upgrade", "finish")
         assert "n1 is down (it last ran " in refused.line
@@ -158,8 +162,7 @@ async def test_an_older_release_is_refused_by_a_clear_line_after_the_finish(
         await nodes.view(used=versions.FIRST)
         for name in NAMES:
             await nodes.change(name, old=False)
-        found = await nodes.view(used=versions.FIRST)
-        assert found["finish"]["version"] == versions.NEWEST
+        await nodes.view(used=versions.FIRST, finish=versions.NEWEST)
         done = await nodes.command("upgrade", "finish")
         assert done.out == f"version {versions.NEWEST} is in use\n", done.err
         await nodes.view(used=versions.NEWEST)
