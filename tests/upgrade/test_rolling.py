@@ -79,7 +79,7 @@ class Mixed(Nodes):
         return Done(done.returncode, done.stdout, done.stderr)
 
     async def view(self, *, used: int, roles: int = 3, finish: int | None = None) -> dict[str, Any]:
-        """Wait for this version in use, so many nodes that answer, and a leader that was told by
+        """Wait for this version in use, so many nodes that answer, and a leader that knows from
         all of them that it may finish at a version; what the command shows."""
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
