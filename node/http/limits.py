@@ -149,8 +149,9 @@ CONSOLE_STREAMS_MAX: Final = 24
 CONSOLE_STREAMS_PER_USER_MAX: Final = 12
 """The share of one user, where there are users: half, as of other pools."""
 
-QUEUE_VIEW_SECONDS: Final = 1.0
-"""The view of one queue is shared for this long by the browsers of a user."""
+QUEUE_VIEW_SECONDS: Final = 0.9
+"""The view of one queue is shared for this long by the browsers of a user; a little less than
+between two answers, for no timer is exact."""
 
 QUEUE_VIEWS_MAX: Final = 64
 """Views of one queue that are kept: one for each connection."""

@@ -14,13 +14,11 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from fifo.client import Client, FifoError, InvalidArgument
-from fifo.client.listing import Listed
-from fifo.client.views import View
+from fifo.client import FifoError
 from node.http import limits
 from node.http.api import problems
 from node.http.api.callers import Credentials
@@ -29,10 +27,11 @@ from node.http.api.serving import Api, Port, refused
 from node.http.console import verdicts
 from node.http.console.members import Members
 from node.http.console.picture import ROW, Picture
+from node.http.console.queue_views import QueueViews, Shown, shown_in
 from node.http.console.samples import Samples
-from node.http.console.streams import Answer, Seen, Streams, Viewer
+from node.http.console.streams import Answer, Seen, Streams
+from node.http.console.viewer import Viewer
 from node.http.console.watch import Conditions, ConsumerStates
-from node.users import Permission
 
 if TYPE_CHECKING:
     from node.server import Node
@@ -41,15 +40,6 @@ logger = logging.getLogger("fifo.http")
 
 PREFIX: Final = "/console/feed"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-
-_LISTS: Final[tuple[Listed, ...]] = ("locks", "consumers", "delayed")
-
-
-class QueueView(NamedTuple):
-    """The leader's word about a queue, being asked for since `asked_at` (monotonic seconds)."""
-
-    asked_at: float
-    answer: asyncio.Future[dict[str, Any]]
 
 
 class Feed:
@@ -65,8 +55,8 @@ class Feed:
         self._conditions = Conditions()
         self._members = Members(node)
         self.picture = Picture(node, self._samples, self._states)
-        self.streams = Streams(self._overview, self._viewer, port)
-        self._queues: dict[tuple[Credentials, str, tuple[str, ...]], QueueView] = {}
+        self.views = QueueViews(api.client, self._samples, self._states, self._boot)
+        self.streams = Streams(self._overview, self.views.news, self._viewer, port)
         self._watching: asyncio.Task[None] | None = None
 
     def add_to(self, app: web.Application) -> None:
@@ -82,11 +72,10 @@ class Feed:
     async def close(self) -> None:
         """End everything that runs."""
         self.streams.close()
-        tasks = [task for task in (self._watching, *(one.answer for one in self._queues.values()))
-                 if task is not None]  # fmt: skip
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await self.views.close()
         await self._members.close()
         await self.picture.close()
 
@@ -138,7 +127,17 @@ class Feed:
         return _json((await self._overview(viewer, _seen(request))).text)
 
     async def _pushed(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
-        return await self.streams.serve(request, viewer, _seen(request))
+        return await self.streams.serve(request, viewer, _seen(request), self._shown(request))
+
+    def _shown(self, request: web.Request) -> Shown | None:
+        """The queue that the page of a stream shows, if it is one of a queue."""
+        name = request.query.get("queue")
+        return None if name is None else shown_in(request, name, self._known(request, "from"))
+
+    def _known(self, request: web.Request, name: str) -> int:
+        """The number of the first sample that the browser lacks; 0 where it knew another process
+        of the node."""
+        return _number(request, name) if request.query.get("boot") == self._boot else 0
 
     async def _overview(self, viewer: Viewer, seen: Seen) -> Answer:
         """The cluster, and what has changed since a browser looked last."""
@@ -181,74 +180,12 @@ class Feed:
         return None if since_ms is None else _wall_ms() - since_ms
 
     async def _queue(self, request: web.Request, viewer: Viewer) -> web.Response:
-        """The view of a queue: options, locks, consumers and delayed messages by the leader's word,
-        a page of each, and samples."""
-        name, rights = request.query.get("name", ""), viewer.rights
-        seen = _seen(request)
-        cursors = tuple(_cursor(request, what) for what in _LISTS)
-        shown = dict(await self._shared(viewer.credentials, name, cursors))
-        shown["consumers"] = [
-            {**one, "changes": self._states.changes(one["consumer"])}
-            for one in shown["consumers"] or ()
-        ]
-        shown |= {
-            "boot": self._boot,
-            "now_ms": _wall_ms(),
-            "may": {
-                str(permission): rights is None or rights.may(permission, name)
-                for permission in Permission
-            },
-            "history": self._samples.shown(
-                shown["queue"]["number"], seen.after if seen.boot == self._boot else 0
-            ),
-        }
-        return _json(json.dumps(shown))
-
-    async def _shared(
-        self, credentials: Credentials, name: str, cursors: tuple[str, ...]
-    ) -> dict[str, Any]:
-        """The leader's word about a queue, shared by the browsers of a user for a second."""
-        key, now = (credentials, name, cursors), time.monotonic()
-        known = self._queues.get(key)
-        old = known is None or now - known.asked_at >= limits.QUEUE_VIEW_SECONDS
-        if known is None or (known.answer.done() and old):
-            self._queues.pop(key, None)
-            while len(self._queues) >= limits.QUEUE_VIEWS_MAX:
-                self._queues.pop(next(iter(self._queues))).answer.cancel()
-            asking = asyncio.ensure_future(self._ask(credentials, name, cursors))
-            known = self._queues[key] = QueueView(now, asking)
-        found = await asyncio.shield(known.answer)
-        return {**found, "asked_ms_ago": int(1000 * (time.monotonic() - known.asked_at))}
-
-    async def _ask(
-        self, credentials: Credentials, name: str, cursors: tuple[str, ...]
-    ) -> dict[str, Any]:
-        async with self._api.client(credentials) as client:
-            queue = await client.queue(name)
-            asking = zip(_LISTS, cursors, strict=True)
-            found = await asyncio.gather(*(_page(client, what, name, at) for what, at in asking))
-        return {
-            "queue": queue.as_dict(),
-            "page_size": limits.QUEUE_ITEMS_SHOWN,
-            "next": {what: more for what, (_, more) in zip(_LISTS, found, strict=True)},
-            **{what: items for what, (items, _) in zip(_LISTS, found, strict=True)},
-        }
-
-
-async def _page(
-    client: Client, what: Listed, name: str, cursor: str
-) -> tuple[list[dict[str, Any]] | None, str | None]:
-    """A page of a list of what a queue has, None where the user may not see it; and the cursor of
-    the next one."""
-    most = limits.QUEUE_ITEMS_SHOWN
-    try:
-        page = await client.list_page(what, name, after=cursor or None, limit=most)
-    except PermissionError:
-        return None, None
-    except InvalidArgument:  # A leader of 0.1.0 knows no pages; or the cursor is none.
-        found: list[View] = await getattr(client, what)(name, most)
-        return [one.as_dict() for one in found], None
-    return [one.as_dict() for one in page.items], page.next
+        """The view of one queue, for a browser that is not pushed it."""
+        name = request.query.get("name", "")
+        found = await self.views.whole(
+            viewer, shown_in(request, name, self._known(request, "after"))
+        )
+        return _json(json.dumps(found))
 
 
 def _json(text: str) -> web.Response:
@@ -264,11 +201,6 @@ def _seen(request: web.Request) -> Seen:
 def _number(request: web.Request, name: str) -> int:
     text = request.query.get(name, "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
-
-
-def _cursor(request: web.Request, name: str) -> str:
-    text = request.query.get(name, "")
-    return text if len(text) <= limits.CURSOR_CHARACTERS_MAX else ""
 
 
 def _wall_ms() -> int:

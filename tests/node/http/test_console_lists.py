@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
+import aiohttp
 import pytest
 
 import fifo
@@ -57,6 +59,50 @@ async def test_locks_and_delayed_messages_have_pages(
             await ann.clicks_on("[aria-label='Pages of locks'] button:first-child", css=True)
             await ann.reads(f"1 to {SHOWN} of {locked}", f"{delayed} of {delayed}")
             assert ann.complaints == []
+
+
+async def test_a_queue_that_is_shown_is_pushed_also_its_end(
+    shared_cluster: SharedCluster, browser: BrowserProcess
+) -> None:
+    leader = await shared_cluster.leader()
+    async with fifo.connect(shared_cluster.url) as client, person(browser) as ann:
+        await client.declare(fifo.QueueSpec("orders"))
+        await ann.sees(1440, 900)
+        await ann.opens(f"http://{leader.me.http}/#/queue/orders")
+        await ann.reads("No message waits for its time.")
+        confirm = await client.publish("orders", b"x", delay=600)
+        await ann.reads(str(confirm.id), "1 published")
+        await client.delete("orders")
+        await ann.reads("there is no queue 'orders'")
+        await client.declare(fifo.QueueSpec("orders"))
+        await ann.reads("No message waits for its time.")
+        asked = "performance.getEntriesByType('resource').map(e => new URL(e.name).pathname)"
+        assert "/console/feed/queue" not in await ann.js(asked)
+        assert ann.complaints == []
+
+
+async def test_a_page_without_a_place_for_a_stream_asks(
+    shared_cluster: SharedCluster, browser: BrowserProcess
+) -> None:
+    leader = await shared_cluster.leader()
+    async with (
+        fifo.connect(shared_cluster.url) as client,
+        person(browser) as ann,
+        AsyncExitStack() as stack,
+        aiohttp.ClientSession() as others,
+    ):
+        await client.declare(fifo.QueueSpec("orders"))
+        url = f"http://{leader.me.http}/console/feed/stream"
+        for _ in range(limits.CONSOLE_STREAMS_MAX):
+            answer = await stack.enter_async_context(others.get(url))
+            assert answer.status == 200
+        await ann.sees(1440, 900)
+        await ann.opens(f"http://{leader.me.http}/#/queue/orders")
+        await ann.reads("No message waits for its time.")
+        confirm = await client.publish("orders", b"x", delay=600)
+        await ann.reads(str(confirm.id), "1 published")
+        asked = "performance.getEntriesByType('resource').map(e => new URL(e.name).pathname)"
+        assert "/console/feed/queue" in await ann.js(asked)
 
 
 async def test_a_dead_letter_behind_hundreds_of_others_is_found_edited_and_resent(

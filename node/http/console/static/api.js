@@ -57,8 +57,9 @@ export async function ask(method, path, body, more = {}) {
   return found;
 }
 
-/** Hear what the node pushes, until `signal` ends it: `took` gets each answer. Throws Refused, with
- * status 0 where the node is silent. Not an EventSource: that sends no credentials of ours. */
+/** Hear what the node pushes, until `signal` ends it: `took` gets each answer, and the name of its
+ * event, which is "message" where it has none. Throws Refused, with status 0 where the node is
+ * silent. Not an EventSource: that sends no credentials of ours. */
 export async function follow(path, took, signal) {
   const silent = new AbortController();
   let timer = setTimeout(() => silent.abort(), ANSWER_MS);
@@ -79,8 +80,9 @@ export async function follow(path, took, signal) {
       text = events.pop();
       for (const event of events) {
         const data = JSON.parse(event.slice(event.indexOf("data: ") + 6));
-        if (event.startsWith("event: problem")) throw new Refused(data.status, data);
-        took(data);
+        const name = event.startsWith("event: ") ? event.slice(7, event.indexOf("\n")) : "message";
+        if (name === "problem") throw new Refused(data.status, data);
+        took(data, name);
       }
     }
   } catch (error) {

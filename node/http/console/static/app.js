@@ -58,10 +58,14 @@ async function listen() {
   const own = new AbortController();
   stream = own;
   try {
-    await api.feedStream(wanted(), (feed) => {
+    const { route: at, view: { pages = {} } } = state;
+    await api.feedStream({ ...wanted(), ...(shows(at) && wantedOf(at.name, "from", "queue")) }, (found, event) => {
       if (stream !== own) return;
-      took(feed);
-      lookAtPage();
+      if (event === "queue") tookView(at, pages, found);
+      else {
+        took(found);
+        lookAtPage();
+      }
     }, own.signal);
   } catch (error) {
     if (stream !== own) return;
@@ -77,6 +81,7 @@ async function poll() {
   try {
     const feed = await api.feed(wanted());
     if (stream === own) took(feed);
+    if (stream === own && shows(state.route)) await lookAtQueue(state.route);
   } catch (error) {
     if (stream === own) failed(error);
   }
@@ -103,15 +108,17 @@ function failed(error) {
   }
 }
 
+/** Whether a page shows one queue, which is pushed with the rest. */
+const shows = (at) => Boolean(at.name) && (at.page === "queue" || at.page === "dead");
+
+/** Ask for what is not pushed. */
 async function lookAtPage() {
   const at = state.route;
-  const named = at.name && (at.page === "queue" || at.page === "dead");
-  if (lookingAt === at || !(named || at.page === "audit")) return;
+  const dead = shows(at) && at.page === "dead";
+  if (lookingAt === at || !(dead || at.page === "audit")) return;
   lookingAt = at;
   try {
-    if (named) await lookAtQueue(at);
-    else await lookAtAudit(at);
-    if (named && at.page === "dead") await lookAtDead(at.name);
+    await (dead ? lookAtDead(at.name) : lookAtAudit(at));
   } catch (error) {
     failed(error);
   } finally {
@@ -119,21 +126,29 @@ async function lookAtPage() {
   }
 }
 
+/** Ask for the queue that is shown, where it is not pushed. */
 async function lookAtQueue(at) {
-  const known = state.queue?.queue.name === at.name ? state.queue : null;
   const pages = state.view.pages ?? {};
-  const cursors = Object.fromEntries(Object.entries(pages).filter(([, way]) => way.length).map(([what, way]) => [what, way.at(-1)]));
-  try {
-    const found = await api.queueFeed({
-      name: at.name, boot: known?.boot ?? "", after: known ? state.own.next ?? 0 : 0, ...cursors,
-    });
-    if (state.route !== at) return;
-    state.view.missing = null;
-    tookQueue({ ...found, pages });
-  } catch (error) {
+  const boot = state.feed.boot;
+  const found = await api.queueFeed({ boot, ...wantedOf(at.name, "after", "name") }).catch((error) => {
     if (error.status === 0 || error.status === 401) throw error;
-    if (state.route === at) remember({ missing: error.message });
-  }
+    return { problem: { code: error.code, detail: error.message } };
+  });
+  tookView(at, pages, found);
+}
+
+/** Which queue the page shows, which pages of its lists, and what it has of it already. */
+function wantedOf(name, after, named) {
+  const known = state.queue?.queue.name === name && state.queue.boot === state.feed?.boot;
+  const cursors = Object.entries(state.view.pages ?? {}).filter(([, way]) => way.length).map(([what, way]) => [what, way.at(-1)]);
+  return { [named]: name, [after]: known ? state.own.next ?? 0 : 0, ...Object.fromEntries(cursors) };
+}
+
+function tookView(at, pages, found) {
+  if (state.route !== at) return;
+  const { problem } = found;
+  remember({ missing: problem?.detail ?? null, gone: problem?.code === "queue_not_found" });
+  if (!problem) tookQueue({ ...found, pages });
 }
 
 // --- around a view -------------------------------------------------------------------------------
@@ -266,7 +281,8 @@ function pressed(event) {
 onChange(draw);
 onLook(() => {
   lookingAt = null;
-  lookAtPage();
+  if (shows(state.route)) ask();
+  else lookAtPage();
 });
 addEventListener("hashchange", go);
 addEventListener("keydown", pressed);

@@ -16,7 +16,7 @@ const DELAYED_SHOWN = 10;
 export function queue() {
   const { queue: shown } = state;
   const { name } = state.route;
-  if (!shown || shown.queue.name !== name) {
+  if (!shown || shown.queue.name !== name || state.view.gone) {
     return h("p", { class: "empty", key: "wait" }, state.view.missing ?? `Asking for ${name} …`);
   }
   const own = state.own;
@@ -137,7 +137,8 @@ function stateOf(one) {
   return ["up", one.status === "waiting" ? "waits for its turn" : ""];
 }
 
-function consumers({ queue: one, consumers: all, now_ms: now }) {
+function consumers({ queue: one, consumers: all }) {
+  const now = state.feed.now_ms;
   const ordered = [...all].sort((a, b) => (b.consumer === one.active) - (a.consumer === one.active) || b.priority - a.priority || a.consumer - b.consumer);
   const single = one.spec.ordering === "single_active";
   return section("Consumers", "consumers",
