@@ -89,7 +89,7 @@ async def test_lists_are_whole_or_refused_with_the_reason(tmp_path: Path) -> Non
 
 
 async def _reads_answer(answered: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
-    """What else a newer node is asked about an older cluster."""
+    """Ask a newer node for all else about an older cluster."""
     for path in (
         "/status", "/nodes", "/queues", "/queues/orders", "/queues/orders/peek",
         "/queues/orders/dead-letters", "/queues/orders/messages", "/users", "/audit",

@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 
 class News(NamedTuple):
-    """What a browser lacks of a queue, as JSON, None for nothing; and what it has with it."""
+    """The part of a view that a browser lacks, as JSON, or None; and what it has then."""
 
     text: str | None
     shown: Shown
@@ -88,7 +88,7 @@ class QueueViews:
         }
 
     async def news(self, viewer: Viewer, shown: Shown) -> News:
-        """What differs from what the browser has. A queue that cannot be shown is a `problem`."""
+        """The view where it differs from the browser's; one that is refused is a `problem`."""
         try:
             found = await self.whole(viewer, shown)
         except (Problem, FifoError) as error:

@@ -1,4 +1,4 @@
-"""Who looks at the console.
+"""A caller that looks at the console.
 
 Owns this one word of its modules. Must not know what is shown.
 """

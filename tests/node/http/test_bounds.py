@@ -148,7 +148,7 @@ async def test_quotas_hold_over_http_and_are_named(
             large = {"messages": [{"body": "x" * 2000}]}
             found = await refused("cay", "POST", "/queues/cays/messages/batch", large)
             assert found == (503, "overloaded", "stored_bytes")
-            # It is the owner's room, whoever publishes.
+            # It is the room of the queue's owner that counts.
             assert (await batch(caller, "anns", 1, **bearer("cay")))[0] == 201
             # A place for a session may come free, so it is waited for.
             status, problem, _ = await caller.ask("GET", "/queues", **bearer("dan"))
