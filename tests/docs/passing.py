@@ -1,4 +1,4 @@
-"""Blocks of pages as files of tests, in a folder of their own, under pytest with the plugin."""
+"""Blocks of pages as files: of tests, under pytest with the plugin, or programs that are run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,27 @@ from typing import Final
 from tests.support.pytest_ids import ROOT
 
 SECONDS_MAX: Final = 90
+
+
+def environment(url: str) -> dict[str, str]:
+    """Variables of a program that finds this checkout and a cluster."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "FIFO_URL": url}
+
+
+def printed(folder: Path, program: str, url: str) -> str:
+    """Run a program of a folder to its end; what it prints. Raises AssertionError where it
+    fails."""
+    done = subprocess.run(
+        [sys.executable, program],
+        cwd=folder,
+        env=environment(url),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def passing(folder: Path) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -20,8 +19,9 @@ from pathlib import Path
 import pytest
 
 import fifo
+from tests.docs.passing import environment, printed
 from tests.support.cluster import eventually, free_ports
-from tests.support.pages import page
+from tests.support.pages import blocks
 from tests.support.pytest_ids import ROOT
 from tests.support.shared import SharedCluster
 
@@ -37,8 +37,7 @@ END_SECONDS = 20.0
 
 @pytest.mark.process
 def test_the_blocks_are_the_examples() -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", page("frameworks"), re.MULTILINE | re.DOTALL)
-    assert blocks == [(FOLDER / name).read_text() for name in PROGRAMS]
+    assert blocks("frameworks") == [(FOLDER / name).read_text() for name in PROGRAMS]
 
 
 @contextmanager
@@ -65,23 +64,6 @@ def running(url: str, log: Path, *command: str) -> Iterator[None]:
                 process.wait(END_SECONDS)
 
 
-def environment(url: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "FIFO_URL": url}
-
-
-def send(url: str, program: str) -> None:
-    done = subprocess.run(
-        [sys.executable, program],
-        cwd=FOLDER,
-        env=environment(url),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 WORKERS = {
     "dramatiq_orders.py": ("dramatiq", "dramatiq_orders", "--processes", "1", "--threads", "2"),
     "taskiq_orders.py": ("taskiq", "worker", "taskiq_orders:broker", "--workers", "1"),
@@ -95,7 +77,7 @@ async def test_a_worker_runs_what_its_program_sends(
 ) -> None:
     log = tmp_path / "worker.log"
     with running(shared_cluster.url, log, *WORKERS[program]):
-        await asyncio.to_thread(send, shared_cluster.url, program)
+        await asyncio.to_thread(printed, FOLDER, program, shared_cluster.url)
 
         def shipped() -> bool:
             text = log.read_text()

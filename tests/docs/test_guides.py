@@ -7,17 +7,13 @@ are run: by pytest, in a folder of their own. Must not know what they check.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.docs.passing import passing
-from tests.support.pages import page
-from tests.support.pytest_ids import ROOT
+from tests.docs.passing import passing, printed
+from tests.support.pages import blocks
 from tests.support.shared import SharedCluster
 from tests.worker.test_command import Command, started
 
@@ -25,22 +21,19 @@ __all__ = ["started"]
 
 GUIDES = ("tracing", "tutorial", "from-celery", "from-rabbitmq", "from-sqs")
 THEIRS = ("# Celery", "# pika", "# aio-pika", "# boto3")
-SECONDS_MAX = 90
 
-_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\w+\.py)\n")
 _TEST = re.compile(r"^(?:async )?def test_", re.MULTILINE)
 
 
 def blocks_of(name: str) -> list[str]:
     """Our blocks of a page, but for files."""
-    found = _BLOCK.findall(page(name))
-    return [one for one in found if not one.startswith(THEIRS) and not _FILE.match(one)]
+    return [one for one in blocks(name) if not one.startswith(THEIRS) and not _FILE.match(one)]
 
 
 def files_of(name: str) -> dict[str, str]:
     """The files of a page, by their names."""
-    found = [(_FILE.match(one), one) for one in _BLOCK.findall(page(name))]
+    found = [(_FILE.match(one), one) for one in blocks(name)]
     return {match[1]: one for match, one in found if match is not None}
 
 
@@ -60,7 +53,7 @@ def test_our_blocks_are_tests_and_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", GUIDES)
 def test_the_blocks_of_others_are_python(name: str) -> None:
-    for block in _BLOCK.findall(page(name)):
+    for block in blocks(name):
         compile(block, f"docs/{name}.md", "exec")
 
 
@@ -73,13 +66,5 @@ def test_the_tutorial_runs_as_it_stands(
         (tmp_path / name).write_text(text.replace('"orders"', '"tutorial"'))  # others have orders
     started.append(worker := Command(tmp_path, "shop:app", "-c", "16", url=shared_cluster.url))
     worker.until("ready: 1 task, queues tutorial, 16 at once")
-    sent = subprocess.run(
-        [sys.executable, "send.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "FIFO_URL": shared_cluster.url},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    assert (sent.returncode, sent.stdout) == (0, "order 3 is on its way to Grace\n"), sent.stderr
+    sent = printed(tmp_path, "send.py", shared_cluster.url)
+    assert sent == "order 3 is on its way to Grace\n"

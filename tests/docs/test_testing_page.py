@@ -12,14 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.passing import passing
-from tests.support.pytest_ids import ROOT
+from tests.support.pages import blocks
 
-BLOCKS = re.findall(
-    r"^```python\n(.*?)^```",
-    (ROOT / "docs/testing.md").read_text(encoding="utf-8"),
-    re.MULTILINE | re.DOTALL,
-)
-SECONDS_MAX = 60
+BLOCKS = blocks("testing")
 
 
 @pytest.mark.process

@@ -5,25 +5,21 @@ Owns how they are run. Must not know what a block checks.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fifo.worker import command
-from tests.docs.passing import passing
-from tests.support.pages import page, rows
+from tests.docs.passing import passing, printed
+from tests.support.pages import blocks, page, rows
 from tests.support.pytest_ids import ROOT
 from tests.support.shared import SharedCluster
 from tests.worker.test_command import Command, started
 
 __all__ = ["started"]
 
-BLOCKS = re.findall(r"^```python\n(.*?)^```", page("worker"), re.MULTILINE | re.DOTALL)
-SECONDS_MAX = 60
+BLOCKS = blocks("worker")
 
 CHECKED = """
 
@@ -46,17 +42,8 @@ def test_the_first_worker_runs_as_it_stands(
     folder = ROOT / "examples"
     started.append(worker := Command(folder, "orders:app", "-c", "16", url=shared_cluster.url))
     worker.until("ready: 1 task, queues orders, 16 at once")
-    sent = subprocess.run(
-        [sys.executable, "send_order.py"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "FIFO_URL": shared_cluster.url},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    assert sent.returncode == 0, sent.stderr
-    assert sent.stdout == "order 2 is on its way to Grace\n"
+    sent = printed(folder, "send_order.py", shared_cluster.url)
+    assert sent == "order 2 is on its way to Grace\n"
 
 
 @pytest.mark.process

@@ -1,4 +1,4 @@
-"""The mentions of tests on the pages of `docs/`: their tables, and the tests that they name.
+"""Parts of the pages of `docs/`: blocks of Python, tables, and the tests that they name.
 
 A test is named as `path::name`, with or without `tests/`. Owns how that is written and looked up;
 what a page has to say is the business of the test beside its subject.
@@ -13,12 +13,18 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"`([\w/]+\.py)::(\w+(?:::\w+)?)`")
 
 
 def page(name: str) -> str:
     """The text of `docs/NAME.md`."""
     return (TESTS.parent / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def blocks(name: str) -> list[str]:
+    """The blocks of Python on `docs/NAME.md`."""
+    return _BLOCK.findall(page(name))
 
 
 def rows(text: str, heading: str) -> list[str]:

@@ -19,7 +19,7 @@ from node.broker.machine_host import MachineHost
 from node.cli import backup as command
 from node.cli.main import run
 from node.server import Node
-from tests.node.cli.local import Done
+from tests.node.cli.local import Done, typing
 from tests.support import raft_probe
 from tests.support.cluster import LocalCluster, eventually, running
 from tests.support.shared import SharedCluster
@@ -30,14 +30,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.slow]
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     """Runs a command line."""
-
-    def invoke(*arguments: str) -> Done:
-        capsys.readouterr()
-        code = run(arguments)
-        captured = capsys.readouterr()
-        return Done(code, captured.out, captured.err)
-
-    return invoke
+    return typing(capsys)
 
 
 def replayed(node: Node, index: int) -> Machine:

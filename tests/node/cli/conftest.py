@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from node.cli.main import run
-from tests.node.cli.local import Done, Local, free_base_port, running_cluster
+from node.cli.state import ClusterFolder
+from tests.node.cli.local import Done, Local, free_base_port, running_cluster, typing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,14 +29,7 @@ def cli(
 ) -> Callable[..., Done]:
     """Runs ``fifo`` with the given arguments in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def invoke(*arguments: str) -> Done:
-        capsys.readouterr()
-        code = run(arguments)
-        captured = capsys.readouterr()
-        return Done(code, captured.out, captured.err)
-
-    return invoke
+    return typing(capsys)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +37,15 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     """Three nodes that serve the tests of a module, and the commands that people type at them."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as here:
         yield here
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Local]:
+    """A folder without a cluster yet; whatever a test starts there is not left."""
+    local = Local(tmp_path, free_base_port())
+    yield local
+    if ClusterFolder(tmp_path / ".fifo").load() is not None:
+        local.kill_all()
 
 
 @pytest.fixture

@@ -15,10 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from node.cli.main import run
 from node.cli.processes import ProcessId, wait_gone, wait_until
@@ -125,6 +127,13 @@ class Local:
         state = ClusterFolder(self.folder / ".fifo").require()
         return [node.process for node in state.nodes if node.process is not None]
 
+    def kill_all(self) -> None:
+        """Kill every node at once, as a power cut would."""
+        processes = self.processes()
+        for process in processes:
+            process.signal(signal.SIGKILL)
+        assert wait_gone(processes, WAIT_S) == []
+
     def wait_for(self, *roles: str) -> dict[str, Any]:
         """Wait until the nodes have these roles, in any order."""
         seen: dict[str, Any] = {}
@@ -135,6 +144,18 @@ class Local:
 
         assert wait_until(there, WAIT_S), seen
         return seen
+
+
+def typing(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Runs ``fifo`` in this process with the given arguments."""
+
+    def invoke(*arguments: str) -> Done:
+        capsys.readouterr()
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return invoke
 
 
 @contextlib.contextmanager

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
-from node.cli.processes import wait_gone
-from node.cli.state import ClusterFolder
 from node.config import cluster_config, to_toml
-from tests.node.cli.local import ALL_UP, WAIT_S, Local, free_base_port
+from tests.node.cli.local import ALL_UP, Local
 from tests.support.users import EVERYTHING, user
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-
-
-def killed(here: Local) -> None:
-    """Kill every node at once, as a power cut would."""
-    processes = here.processes()
-    for process in processes:
-        process.signal(signal.SIGKILL)
-    assert wait_gone(processes, WAIT_S) == []
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Local]:
-    """A folder without a cluster yet; whatever a test starts there is not left."""
-    local = Local(tmp_path, free_base_port())
-    yield local
-    if ClusterFolder(tmp_path / ".fifo").load() is not None:
-        killed(local)
 
 
 def test_a_dead_cluster_is_started_again_node_by_node_or_at_once(here: Local) -> None:
@@ -43,7 +18,7 @@ def test_a_dead_cluster_is_started_again_node_by_node_or_at_once(here: Local) ->
     assert here.process("cluster", "start", "--detach", "--base-port", port).code == 0
     here.ok("queue", "declare", "kept")
     here.ok("publish", "kept", "--body", "still here")
-    killed(here)
+    here.kill_all()
 
     # Without a second node there is no leader, so the restart must not wait for one.
     first = here.ok("cluster", "restart", "1").out
@@ -56,7 +31,7 @@ def test_a_dead_cluster_is_started_again_node_by_node_or_at_once(here: Local) ->
     assert "waits for" not in here.ok("cluster", "restart", "3").out
     here.wait_for(*ALL_UP)
 
-    killed(here)
+    here.kill_all()
     again = here.process("cluster", "start", "--detach", "--json")
     assert (again.code, again.err) == (0, "")
     assert sorted(node["role"] for node in again.json["nodes"]) == sorted(ALL_UP)
@@ -76,9 +51,9 @@ def test_a_cluster_with_users_starts_without_credentials_and_with(here: Local) -
     assert unknown.err.count("runs but reports no status: this cluster needs a user: connect") == 3
     assert here.ok("cluster", "restart", "2").out.endswith(", ready\n")
 
-    killed(here)
+    here.kill_all()
     assert here.ok("cluster", "restart", "1").out.count("waits for another node") == 1
-    killed(here)
+    here.kill_all()
     url = config.url.replace("fifo://", "fifo://ann:ann-password@")
     known = here.process("cluster", "start", "--detach", "--json", "--url", url)
     assert (known.code, known.err) == (0, "")

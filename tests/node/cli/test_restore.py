@@ -6,37 +6,17 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import stat
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import fifo
-from node.cli.processes import wait_gone
 from node.cli.state import ClusterFolder
-from tests.node.cli.local import ALL_UP, WAIT_S, Local, free_base_port
+from tests.node.cli.local import ALL_UP, Local
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180), pytest.mark.slow]
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Local]:
-    """A folder without a cluster yet; whatever a test starts there is not left."""
-    local = Local(tmp_path, free_base_port())
-    yield local
-    if ClusterFolder(tmp_path / ".fifo").load() is not None:
-        killed(local)
-
-
-def killed(here: Local) -> None:
-    """Kill every node at once, as a power cut would."""
-    processes = here.processes()
-    for process in processes:
-        process.signal(signal.SIGKILL)
-    assert wait_gone(processes, WAIT_S) == []
 
 
 def renamed(here: Local, name: str) -> Path:
@@ -161,7 +141,7 @@ def test_each_machine_makes_its_own_folder(here: Local) -> None:
     config = renamed(here, "again")
     refused = here.type("restore", "a.backup", "--config", str(config), "--node", "n1")
     assert "is not empty" in refused.line
-    killed(here)
+    here.kill_all()
     destroyed(here)
     for name in ("n1", "n2"):
         assert here.type("restore", "a.backup", "--config", str(config), "--node", name).code == 0
@@ -197,7 +177,7 @@ def test_a_backup_is_looked_through_without_a_cluster(here: Local) -> None:
     for number in range(5):
         here.ok("publish", "orders", "--body", f"m{number}", "--key", f"k{number}")
     assert here.type("backup", "--to", "a.backup").code == 0
-    killed(here)
+    here.kill_all()
     assert "5" in here.type("backup", "inspect", "a.backup").out
     lines = here.type(
         "backup", "inspect", "a.backup", "--queue", "orders", "--limit", "2", "--json"
