@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from fifo.client import (
     InvalidArgument,
     QueueView,
     StoredMessage,
+    checks,
 )
 from fifo.client.connection import in_process
 from fifo.client.connection.threads import CallerThread, SameLoop
@@ -44,6 +46,9 @@ Celery itself waits for the last settlements."""
 
 _LOOK_SECONDS = 0.01
 """Interval of looks for it."""
+
+_NODES_MAX = 9
+"""Nodes of a cluster: as many as the server's own configuration allows."""
 
 MISSING = "fifo.testing needs the server's package: pip install 'fifo-quorum[testing]'"
 
@@ -88,6 +93,8 @@ class Cluster:
         self._engine = engine
         self._guests: dict[Environment, str] = {}
         self._stops: list[Callable[[], None]] = []
+        self.closed = False
+        """Whether its block has ended: its nodes are gone, its queues are as they were."""
         self.loop = engine.loop
         self.url = engine.config.url
 
@@ -168,15 +175,21 @@ class Cluster:
     ) -> None:
         """Pass time: locks expire, backoffs end, schedules fire, all in their order.
 
-        What is due at the end of it has happened when this returns, a moment (0.3 s) later.
+        What is due at the end of it has happened when this returns, a moment (0.3 s) later. Raises
+        InvalidArgument for what is no time, ClientClosed where the cluster is closed.
         """
-        total = seconds + 60 * minutes + 3600 * hours
+        total = _total({"seconds": seconds, "minutes": minutes, "hours": hours})
         if total < 0:
             raise InvalidArgument(f"advance: time does not go back by {-total:g} s")
+        if self.closed:
+            raise ClientClosed("advance: the cluster is closed, and time is that of people again")
         await self._engine.advance(total)
 
     def kill_leader(self) -> str:
-        """End the leader as SIGKILL does; its name, for `start`."""
+        """End the leader as SIGKILL does; its name, for `start`.
+
+        Raises InvalidArgument where no node leads now.
+        """
         name = self._engine.leader()
         if name is None:
             raise InvalidArgument("kill_leader: there is no leader now; advance() until there is")
@@ -184,21 +197,33 @@ class Cluster:
         return name
 
     def kill(self, node: str) -> None:
-        """End a node as SIGKILL does: what it had written stays on its disk."""
+        """End a node as SIGKILL does: what it had written stays on its disk.
+
+        Nothing happens where it does not run. Raises InvalidArgument for a name that no node has.
+        """
         self._host(node).kill()
 
     def start(self, node: str) -> None:
-        """Start a node again; nothing happens where it runs."""
+        """Start a node again; nothing happens where it runs.
+
+        Raises InvalidArgument for a name that no node has.
+        """
         self._host(node).start()
 
     def cut(self, client: AnyClient | str) -> None:
-        """Cut a client, or a node by its name, off from all others until `heal`."""
+        """Cut a client, or a node by its name, off from all others until `heal`.
+
+        Connections hang, as with a cable that is pulled. Raises InvalidArgument for another client.
+        """
         if isinstance(client, str):
             self._engine.cut(self._host(client).at)
             return
-        machine = self._guests.get(client.environment)
+        environment = getattr(client, "environment", None)
+        machine = self._guests.get(environment) if isinstance(environment, Environment) else None
         if machine is None:
-            raise InvalidArgument(f"cut: {client!r} is not a client of this cluster")
+            raise InvalidArgument(
+                f"cut: {client!r:.80} is not a client of this cluster, nor the name of a node"
+            )
         self._engine.cut(machine)
 
     def cut_clients(self) -> None:
@@ -211,7 +236,11 @@ class Cluster:
         self._engine.network.heal()
 
     def queue(self, name: str) -> Queue:
-        """A queue as the leader, or else the node that knows most, sees it now."""
+        """A queue as the leader, or else the node that knows most, sees it now.
+
+        Up to 1,000 of its messages, and of its dead letters. Raises InvalidArgument for a queue
+        that does not exist.
+        """
         found = self._engine.view(name)
         if found is None:
             raise InvalidArgument(f"queue: {name!r} does not exist in this cluster")
@@ -237,6 +266,16 @@ def _messages(kind: Any, found: tuple[Any, Any, bytes]) -> list[Any]:
     _, answer, raw = found
     delivery = Delivery(answer, memoryview(raw), 0.0, 0.0)
     return [kind(delivery, index) for index in range(delivery.count)]
+
+
+def _total(parts: dict[str, float]) -> float:
+    """Seconds in all. Raises InvalidArgument for what is no number."""
+    for name, value in parts.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidArgument(f"advance: {name} must be a number, not {value!r:.40}")
+        if not math.isfinite(value):
+            raise InvalidArgument(f"advance: {name} must be finite, not {value}")
+    return parts["seconds"] + 60 * parts["minutes"] + 3600 * parts["hours"]
 
 
 def _over_there(
@@ -268,7 +307,11 @@ class BlockingCluster:
         self.nodes = cluster.nodes
 
     def run(self, work: Callable[[Cluster], Coroutine[Any, Any, _T]]) -> _T:
-        """Run a coroutine function on the loop of the cluster: for what is only asynchronous."""
+        """Run a coroutine function on the loop of the cluster: for what is only asynchronous.
+
+        It gets the `Cluster`; what it returns or raises comes back. Raises ClientClosed where the
+        cluster is closed.
+        """
         return self._callers.run(work(self._cluster))
 
     @property
@@ -282,10 +325,7 @@ class BlockingCluster:
         return self._cluster.now
 
     def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0) -> None:
-        """Pass time: locks expire, backoffs end, schedules fire, all in their order.
-
-        What is due at the end of it has happened when this returns, a moment (0.3 s) later.
-        """
+        """Pass time: see `Cluster.advance`."""
         self.run(lambda cluster: cluster.advance(seconds, minutes=minutes, hours=hours))
 
     kill_leader = _over_there(Cluster.kill_leader)
@@ -371,6 +411,7 @@ class _Opening:
         assert self._engine is not None, "entered before"
         assert self._made is not None, "it was made with the engine"
         await self._made.dismiss()
+        self._made.closed = True
         in_process.leave(self._engine.name)
         self._engine.close()
         await asyncio.sleep(0)  # sockets close in the next turn
@@ -381,6 +422,9 @@ def cluster(nodes: int = 1, *, seed: int = 0) -> _Opening:
 
     `with cluster() as found` makes one for a test without an event loop, on a thread.
 
-    `seed` decides elections and jitter: the same test runs the same way each time.
+    `seed` decides elections and jitter: the same test runs the same way each time. Raises
+    InvalidArgument at once; UnsuitableLoop, and ModuleNotFoundError without the server's package,
+    when it is entered.
     """
+    checks.integer(nodes, "nodes", 1, _NODES_MAX)
     return _Opening(nodes, seed)

@@ -75,6 +75,11 @@ class Faults:
             raise pytest.UsageError(
                 f"pytest.mark.fifo_faults {what}; there are: {', '.join(FAULTS)}"
             )
+        for name, value in (("every", every), ("lasting", lasting)):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise pytest.UsageError(
+                    f"pytest.mark.fifo_faults: {name} must be seconds, not {value!r:.40}"
+                )
         if not 0 < lasting < every:
             raise pytest.UsageError(
                 f"pytest.mark.fifo_faults: lasting={lasting:g} must be above 0 and below"

@@ -77,6 +77,12 @@ async def test_no_fault(fifo_cluster): ...
 
 @pytest.mark.fifo_faults("kill_leader", every=2, lasting=3)
 async def test_endless_fault(fifo_cluster): ...
+
+@pytest.mark.fifo_faults("kill_leader", every="5s")
+async def test_fault_of_words(fifo_cluster): ...
+
+@pytest.mark.fifo_cluster(nodes=0)
+async def test_no_node(fifo_cluster): ...
 """
 
 LOADED = """
@@ -123,9 +129,11 @@ def test_a_wrong_marker_is_named_with_what_there_is(tmp_path: Path) -> None:
         "pytest.mark.fifo_faults knows no fault 'unplug'; there are: kill_leader, cut_leader",
         "pytest.mark.fifo_faults names no fault; there are",
         "lasting=3 must be above 0 and below every=2: a fault ends before the next one begins",
+        "pytest.mark.fifo_faults: every must be seconds, not '5s'",
+        "nodes: must be from 1 to 9, not 0",
     ):
         assert line in done.stdout
-    assert "4 errors" in done.stdout
+    assert "6 errors" in done.stdout
 
 
 def test_loading_the_plugin_imports_nothing_of_fifo() -> None:

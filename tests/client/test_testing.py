@@ -6,12 +6,14 @@ import asyncio
 import logging
 import math
 import time
+from typing import Any
 
 import pytest
 import uvloop
 
 import fifo
 import fifo.testing
+from node.config import NODES_MAX
 
 pytestmark = pytest.mark.slow
 
@@ -154,3 +156,37 @@ def test_a_loop_without_a_virtual_clock_is_refused() -> None:
         pytest.raises(fifo.FifoError, match=r"uvloop\.Loop, whose clock cannot be virtual: use"),
     ):
         runner.run(enter())
+
+
+async def test_what_cannot_be_is_refused_with_the_value() -> None:
+    for nodes in (0, 1 + NODES_MAX, "3", True):
+        with pytest.raises(fifo.InvalidArgument, match=f"^nodes: must be .*, not {nodes!r}"):
+            fifo.testing.cluster(nodes)  # type: ignore[arg-type]  # wrong on purpose
+    async with fifo.testing.cluster(NODES_MAX) as cluster:
+        wrong: list[tuple[dict[str, Any], str]] = [
+            ({"seconds": "5"}, "advance: seconds must be a number, not '5'"),
+            ({"minutes": math.nan}, "advance: minutes must be finite, not nan"),
+            ({"hours": math.inf}, "advance: hours must be finite, not inf"),
+            ({"seconds": -2}, "advance: time does not go back by 2 s"),
+        ]
+        for keywords, text in wrong:
+            with pytest.raises(fifo.InvalidArgument, match=f"^{text}"):
+                await cluster.advance(**keywords)
+        with pytest.raises(fifo.InvalidArgument, match="cut: 5 is not a client of this cluster"):
+            cluster.cut(5)  # type: ignore[arg-type]  # wrong on purpose
+        with pytest.raises(fifo.InvalidArgument, match="no node is called 'n0'; there are: n1, n2"):
+            cluster.cut("n0")
+        with pytest.raises(fifo.InvalidArgument, match="queue: 'orders' does not exist in this cl"):
+            cluster.queue("orders")
+
+
+async def test_the_time_of_a_closed_cluster_is_not_advanced() -> None:
+    """Its time is that of people: a test that has left the block would wait for half an hour."""
+    async with fifo.testing.cluster() as cluster:
+        pass
+    with pytest.raises(fifo.ClientClosed, match="advance: the cluster is closed"):
+        await cluster.advance(minutes=31)
+    with fifo.testing.cluster() as other:
+        pass
+    with pytest.raises(fifo.ClientClosed, match="the cluster of this process is closed"):
+        other.advance(minutes=31)
