@@ -58,7 +58,7 @@ def _of_a_library(value: Any) -> Any:
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):
         return value.model_dump(mode="json")
-    raise TypeError(f"a {type(value).__name__} cannot be sent; send a dataclass, or plain data")
+    raise TypeError(f"{type(value).__name__} cannot be sent; send a dataclass, or plain data")
 
 
 def _plain_text(value: Any) -> Any:

@@ -45,6 +45,8 @@ class Worker:
         prefetch: int | None = None,
         children: Children | None = None,
     ) -> None:
+        if not isinstance(app, App):
+            raise InvalidArgument(f"app: must be a fifo.App, not {app!r:.60}")
         if type(concurrency) is not int or not 1 <= concurrency <= limits.CONCURRENCY_MAX:
             raise InvalidArgument(
                 f"concurrency: must be from 1 to {limits.CONCURRENCY_MAX}, not {concurrency!r:.40}"
@@ -54,7 +56,7 @@ class Worker:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.draining = False
         self._concurrency = concurrency
-        self._prefetch = prefetch or concurrency
+        self._prefetch = concurrency if prefetch is None else prefetch
         self._dependencies = Dependencies()
         self._children = children
         elsewhere = None if children is None else self._in_process
@@ -93,7 +95,8 @@ class Worker:
                 self._begin(self._keep_time(clock, consumer))
 
     async def _consume(self, queue: str, prefetch: int) -> Consumer[Message]:
-        consumer = self.client.consume(queue, prefetch=prefetch, label="fifo worker")
+        # Where the client's other consumers pull, those of a worker would wait for ever.
+        consumer = self.client.consume(queue, prefetch=prefetch, pull=False, label="fifo worker")
         await consumer.subscribe()
         self._consumers.append(consumer)
         return consumer

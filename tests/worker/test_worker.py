@@ -550,6 +550,46 @@ async def test_the_limit_of_a_queue_that_exists_is_its_own(cluster: fifo.testing
     assert "no stock" in (dead.dead_letter.stack or "")
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"concurrency": 0}, "concurrency: must be from 1 to "),
+        ({"concurrency": "4"}, "concurrency: must be from 1 to .*, not '4'"),
+        ({"prefetch": 0}, "prefetch: must be from 1 to "),
+    ],
+)
+async def test_a_wrong_option_of_a_worker_is_named(
+    options: Any, text: str, cluster: fifo.testing.Cluster
+) -> None:
+    app = fifo.App()
+
+    @app.task("orders")
+    async def ship() -> None: ...
+
+    with pytest.raises(fifo.InvalidArgument, match=f"^{text}"):
+        async with running(app, cluster, **options):
+            pass
+    with pytest.raises(fifo.InvalidArgument, match=r"^app: must be a fifo\.App, not 'orders:app'"):
+        async with running("orders:app", cluster):  # type: ignore[arg-type]  # wrong on purpose
+            pass
+
+
+async def test_a_worker_is_sent_messages_where_other_consumers_of_its_client_pull(
+    cluster: fifo.testing.Cluster,
+) -> None:
+    app = fifo.App()
+    ran: list[int] = []
+
+    @app.task("orders")
+    async def ship(number: int) -> None:
+        ran.append(number)
+
+    async with fifo.connect(cluster.url, pull=True) as client, fifo.Worker(app, client):
+        await ship.send(1)
+        await cluster.advance(seconds=1)
+    assert ran == [1]
+
+
 def test_a_soft_time_limit_of_a_thread_is_refused() -> None:
     app = fifo.App()
     with pytest.raises(fifo.BadTask, match="nothing interrupts a thread"):
@@ -623,7 +663,10 @@ def test_what_cannot_be_is_refused_where_it_is_written(make: Any, text: str) -> 
         (lambda task: task.send(1, 2, 3), "ship: takes 2 arguments, not 3"),
         (lambda task: task.send(1, number=2), "ship: argument 'number' is given twice"),
         (lambda task: task.send(1, colour=2), "ship: has no argument 'colour'; there are: number"),
-        (lambda task: task.send(object()), "ship: arguments: a object cannot be sent; send a dat"),
+        (
+            lambda task: task.send(object()),
+            "ship: arguments: object cannot be sent; send a data",
+        ),
     ],
 )
 async def test_a_call_that_does_not_fit_is_refused_where_it_is_sent(
