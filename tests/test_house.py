@@ -64,7 +64,7 @@ FLOORS: dict[str, Room] = {
     "pyspark_fifo": room(knows="fifo.spark"),
     "fifo.celery": room(knows="fifo fifo.client fifo.words", uses="kombu amqp"),
     "fifo.dramatiq": room(knows="fifo fifo.client fifo.worker fifo.words", uses="dramatiq"),
-    "fifo.taskiq": room(knows="fifo fifo.worker fifo.words", uses="taskiq"),
+    "fifo.taskiq": room(knows="fifo fifo.client fifo.worker", uses="taskiq"),
     "node.journal": room(uses="msgpack crc32c sortedcontainers"),
     "node.peers": room(knows="node.journal", uses="msgpack"),
     "node.raft.errors": room(knows="node.journal"),

@@ -18,14 +18,15 @@ from typing import Any, Final, TypeVar
 
 from amqp.exceptions import ConsumerCancelled, NotFound, PreconditionFailed
 from amqp.protocol import queue_declare_ok_t
-from kombu.message import Message
 from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
 
 import fifo
 from fifo.celery import limits, messages, queues
 from fifo.celery.bridge import Arrival
 from fifo.celery.connected import Connected
+from fifo.celery.reception import Received
 from fifo.celery.subscription import Subscription
+from fifo.client import adapting
 
 _log = logging.getLogger("fifo.celery")
 _T = TypeVar("_T")
@@ -219,7 +220,7 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         queue: str,
         no_ack: bool = False,
         consumer_tag: str = "",
-        callback: Callable[[Message], object] | None = None,
+        callback: Callable[[Received], object] | None = None,
         arguments: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> str:
@@ -253,18 +254,23 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         self._bridge.call(subscription.cancel())
         self._give_back(_is_of(subscription))
 
-    def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Message | None:
-        """The next message, None where there is none."""
+    def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Received | None:
+        """The next message that can be read, None where there is none."""
+        while (message := self._got(queue, no_ack=no_ack)) is not None:
+            found = self._received(message, None, "", no_ack=no_ack)
+            if found is not None:
+                return found
+        return None
+
+    def _got(self, queue: str, *, no_ack: bool) -> fifo.Message | None:
         wait_s = max(self._requeued.get(queue, 0.0) - time.monotonic(), 0.0)
         work = self._bridge.client.get(queue, wait=wait_s, auto_renew=not no_ack)
         found = self._call(queue, work)
         if wait_s:
             self._requeued.pop(queue, None)
-        for message in found:
-            if no_ack:
-                self._bridge.soon(self._bridge.client.ack_many, [message])
-            return self._received(message, None, "", no_ack=no_ack)
-        return None
+        if no_ack:
+            self._bridge.soon(self._bridge.client.ack_many, found)
+        return found[0] if found else None
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
         """Acknowledge, without waiting: the client sends it again until it is answered."""
@@ -284,6 +290,16 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         if requeue:
             self._requeued[message.queue] = time.monotonic() + limits.RELEASED_AVOIDS_S
         self._bridge.call(message.release() if requeue else _rejected(message))
+
+    def refuse(self, delivery_tag: str, error: Exception) -> None:
+        """Have done with a message that cannot be read, with the reason in its dead letter.
+
+        Without a dead-letter queue it stays in its queue, and is offered again in a minute.
+        """
+        message = self._settled(delivery_tag)
+        if message is not None:
+            what = f"{type(error).__name__}: {error}"
+            self._bridge.call(adapting.dead(message, "cannot be decoded", what, error, _log))
 
     def basic_recover(self, requeue: bool = False) -> None:
         """Give back all that is not settled."""
@@ -309,7 +325,7 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
     def _hand_over(
         self,
         tag: str,
-        callback: Callable[[Message], object],
+        callback: Callable[[Received], object],
         source: Subscription,
         message: fifo.Message,
         *,
@@ -320,16 +336,26 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
             self._bridge.soon(source.settled)
         if message.is_lost and not no_ack:
             self._bridge.soon(source.settled)
-        else:
-            callback(self._received(message, source, tag, no_ack=no_ack))
+            return
+        found = self._received(message, source, tag, no_ack=no_ack)
+        if found is not None:
+            callback(found)
 
     def _received(
         self, message: fifo.Message, source: Subscription | None, consumer: str, *, no_ack: bool
-    ) -> Message:
+    ) -> Received | None:
+        """kombu's message; None for one that nothing can be made of: it is refused."""
         tag = str(next(self._tags))
         if not no_ack:
             self._open[tag] = (message, source)
-        return Message(channel=self, **messages.received(message, tag, consumer))
+        try:
+            return Received(channel=self, **messages.received(message, tag, consumer))
+        except messages.Unreadable as error:
+            if no_ack:
+                _log.error("message %s of queue %s is lost: %s", message.id, message.queue, error)
+            else:
+                self.refuse(tag, error)
+            return None
 
     def _settled(self, tag: str) -> fifo.Message | None:
         """Take a message that is to be settled; its consumer gets another."""
@@ -383,7 +409,7 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
             raise NotFound(f"no queue {queue!r}", _NO_QUEUE) from error
 
 
-def _ignored(message: Message) -> None:
+def _ignored(message: Received) -> None:
     """Do nothing with a message: without a callback it stays locked."""
 
 

@@ -15,11 +15,19 @@ from typing import Any, Final, NamedTuple, Protocol
 import fifo
 from fifo.celery.bridge import Bridge
 from fifo.celery.exchanges import Exchanges
-from fifo.words import bounds
+from fifo.celery.numbers import whole
+from fifo.client import from_keywords
+from fifo.client.adapting import GroupNames, OptionGroups, mapping, option_groups
+
+_WHERE: Final = "broker_transport_options"
 
 _OPTIONS: Final = ("queue", "queues", "consumer", "connection")
 """Names in `broker_transport_options`: options of all queues, of single ones by their names,
 of consumers, and of the connection, by the names of fifo's client."""
+
+_GROUPS: Final = GroupNames(*[f"{_WHERE}: {name}" for name in _OPTIONS[:3]])
+
+_CHOSEN: Final = {"prefetch": "Celery chooses it, by worker_prefetch_multiplier"}
 
 _OF_KOMBU: Final = frozenset(
     {"max_retries", "interval_start", "interval_step", "interval_max", "errback", "timeout"}
@@ -37,31 +45,39 @@ class Closable(Protocol):
 class TransportOptions(NamedTuple):
     """The checked `broker_transport_options`."""
 
-    queue: Mapping[str, Any]
-    queues: Mapping[str, Mapping[str, Any]]
-    consumer: Mapping[str, Any]
+    groups: OptionGroups
     connection: Mapping[str, Any]
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> TransportOptions:
-        """From what an app gives. Raises InvalidArgument for a name that does not exist."""
+        """From what an app gives. Raises InvalidArgument with the place and the value."""
+        given = mapping(given, _WHERE)
         strange = sorted(set(given) - set(_OPTIONS) - _OF_KOMBU)
         if strange:
             known = ", ".join(_OPTIONS)
-            raise fifo.InvalidArgument(
-                f"broker_transport_options: {strange[0]!r} is not known; use {known}"
-            )
-        return cls(**{name: given.get(name) or {} for name in _OPTIONS})
+            raise fifo.InvalidArgument(f"{_WHERE}: {strange[0]!r} is not known; use {known}")
+        queue, queues, consumer, connection = map(given.get, _OPTIONS)
+        groups = option_groups(queue, queues, consumer, names=_GROUPS, chosen=_CHOSEN)
+        place = f"{_WHERE}: connection"
+        keywords = mapping(connection, place)
+        try:
+            from_keywords(keywords)
+        except fifo.InvalidArgument as error:
+            raise fifo.InvalidArgument(f"{place}: {error}") from None
+        return cls(groups, keywords)
 
     def of_queue(self, name: str) -> dict[str, Any]:
         """The options with which a queue is declared."""
-        return {**self.queue, **self.queues.get(name, {})}
+        return self.groups.of_queue(name)
 
     def of_consumer(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of a consumer; a lock is kept for as long as its process lives."""
-        options = {"max_lock": bounds.TOTAL_LOCK_MS_MAX / 1000, **self.consumer}
+        """The options of a consumer; a lock is kept for as long as its process lives.
+
+        Raises InvalidArgument for an `x-priority` that is no number.
+        """
+        options = dict(self.groups.of_consumers)
         if "x-priority" in arguments:
-            options["priority"] = int(arguments["x-priority"])
+            options["priority"] = whole(arguments["x-priority"], "x-priority")
         return options
 
 

@@ -17,6 +17,8 @@ from amqp.basic_message import Message as AmqpMessage
 from kombu.utils import json
 
 import fifo
+from fifo.celery.numbers import whole
+from fifo.client import checks
 from fifo.words import bounds
 
 KOMBU: Final = "kombu"
@@ -32,6 +34,16 @@ PROPERTIES: Final = frozenset(name for name, _ in AmqpMessage.PROPERTIES)
 """Names of properties that a message of AMQP has: programs pass others, which its client drops."""
 
 PRIORITY_MAX: Final = 9
+
+_FORM: Final = {
+    "type": str,
+    "encoding": str,
+    "headers": dict,
+    "properties": dict,
+    "exchange": str,
+    "routing_key": str,
+}
+"""Fields of the header, with their types where they are not null."""
 
 _DELAY_S_MAX: Final = bounds.DURATION_MS_MAX / 1000
 """The longest delay: a task that is due later comes then, and waits in a worker."""
@@ -71,14 +83,18 @@ def is_transient(message: Mapping[str, Any]) -> bool:
 
 
 def publication(message: Mapping[str, Any], exchange: str, routing_key: str) -> Publication:
-    """The publication of a prepared message. Raises ValueError for an ETA that is no date."""
+    """The publication of a prepared message.
+
+    Raises InvalidArgument for an ETA that is no date, a priority or an expiration that is no
+    number, and a body that is neither text nor bytes.
+    """
     body, encoding = message["body"], message["content-encoding"]
     if isinstance(body, str):
         encoding = encoding or "utf-8"
         body = body.encode(encoding)
     headers, given = message["headers"], message["properties"]
     properties = {name: value for name, value in given.items() if name in PROPERTIES}
-    priority = min(max(int(properties.get("priority") or 0), 0), PRIORITY_MAX)
+    priority = whole(properties.get("priority") or 0, "priority")
     expiration = properties.get("expiration")
     own = {
         "type": message["content-type"],
@@ -93,19 +109,24 @@ def publication(message: Mapping[str, Any], exchange: str, routing_key: str) -> 
         own["waits"] = True
     shown = {name: value for name in SHOWN if isinstance(value := headers.get(name), str)}
     return Publication(
-        bytes(body),
+        checks.body(body),
         {KOMBU: json.dumps(own), **shown},
         delay_s,
-        None if expiration is None else max(int(expiration), 1) / 1000,
-        priority,
+        None if expiration is None else max(whole(expiration, "expiration"), 1) / 1000,
+        min(max(priority, 0), PRIORITY_MAX),
     )
 
 
+class Unreadable(ValueError):
+    """A message whose header `kombu` no transport of ours has written."""
+
+
 def received(message: fifo.Message, tag: str, consumer_tag: str) -> dict[str, Any]:
-    """The arguments of kombu's `Message` for a message of fifo's, of whatever program."""
-    own: dict[str, Any] = {}
-    if KOMBU in message.headers:
-        own = json.loads(message.headers[KOMBU])
+    """The arguments of kombu's `Message` for a message of fifo's, of any program.
+
+    Raises Unreadable.
+    """
+    own = _own(message.headers.get(KOMBU, "{}"))
     headers = own.get("headers")
     if own.get("waits") and headers is not None:
         headers = _due(headers)
@@ -126,6 +147,23 @@ def received(message: fifo.Message, tag: str, consumer_tag: str) -> dict[str, An
     }
 
 
+def _own(text: str) -> dict[str, Any]:
+    """The fields of the header `kombu`. Raises Unreadable."""
+    try:
+        own = json.loads(text)
+    except Exception as error:  # kombu's JSON makes dates and the like of what is marked so
+        raise Unreadable(f"its header {KOMBU!r} is no JSON of kombu's: {error}") from error
+    if not isinstance(own, dict):
+        raise Unreadable(f"its header {KOMBU!r} is no JSON object, but {type(own).__name__}")
+    for name, kind in _FORM.items():
+        value = own.get(name)
+        if value is not None and not isinstance(value, kind):
+            raise Unreadable(
+                f"its header {KOMBU!r} has {name}={value!r:.80}, which is no {kind.__name__}"
+            )
+    return own
+
+
 def _due(headers: dict[str, Any]) -> dict[str, Any]:
     """Headers of a task that has waited in the broker until its ETA.
 
@@ -133,15 +171,21 @@ def _due(headers: dict[str, Any]) -> dict[str, Any]:
     task is due now.
     """
     now = datetime.now(UTC)
-    due = _moment(headers.get("eta"))
+    try:
+        due = _moment(headers.get("eta"))
+    except fifo.InvalidArgument:
+        return headers  # Celery refuses the task
     return headers if due is None or due <= now else {**headers, "eta": now.isoformat()}
 
 
 def _moment(eta: object) -> datetime | None:
-    """An ETA, as Celery writes it; None where there is none."""
+    """An ETA, as Celery writes it; None where there is none. Raises InvalidArgument."""
     if not isinstance(eta, str):
         return None
-    due = datetime.fromisoformat(eta)
+    try:
+        due = datetime.fromisoformat(eta)
+    except ValueError:
+        raise fifo.InvalidArgument(f"eta: must be a date of ISO 8601, not {eta!r:.80}") from None
     return due.replace(tzinfo=UTC) if due.tzinfo is None else due
 
 

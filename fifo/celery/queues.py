@@ -11,23 +11,47 @@ from typing import Any, Final
 
 import fifo
 from fifo.celery import limits
+from fifo.celery.numbers import whole
 
 _log = logging.getLogger("fifo.celery")
 
 
-def _seconds(value: Any) -> float:
-    return float(value) / 1000
+_OVERFLOW: Final = {
+    "drop-head": "drop_oldest",
+    "reject-publish": "reject",
+    "reject-publish-dlx": "reject",
+}
 
 
-_OPTIONS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+def _seconds(value: Any, what: str) -> float:
+    return whole(value, f"{what} (milliseconds)") / 1000
+
+
+def _overflow(value: Any, what: str) -> str:
+    found = _OVERFLOW.get(value) if isinstance(value, str) else None
+    if found is None:
+        known = ", ".join(_OVERFLOW)
+        raise fifo.InvalidArgument(f"{what}: must be one of {known}, not {value!r:.80}")
+    return found
+
+
+def _ordering(value: Any, _what: str) -> str:
+    return "single_active" if value else "none"
+
+
+def _name(value: Any, _what: str) -> str:
+    return str(value)
+
+
+_OPTIONS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "x-expires": ("expires_unused", _seconds),
     "x-message-ttl": ("ttl", _seconds),
-    "x-max-length": ("max_length", int),
-    "x-max-length-bytes": ("max_bytes", int),
-    "x-delivery-limit": ("max_deliveries", int),
-    "x-overflow": ("overflow", lambda value: "drop_oldest" if value == "drop-head" else "reject"),
-    "x-single-active-consumer": ("ordering", lambda value: "single_active" if value else "none"),
-    "x-dead-letter-routing-key": ("dead_letter", str),
+    "x-max-length": ("max_length", whole),
+    "x-max-length-bytes": ("max_bytes", whole),
+    "x-delivery-limit": ("max_deliveries", whole),
+    "x-overflow": ("overflow", _overflow),
+    "x-single-active-consumer": ("ordering", _ordering),
+    "x-dead-letter-routing-key": ("dead_letter", _name),
 }
 
 _DEAD: Final = ".dead"
@@ -46,7 +70,7 @@ def spec(
 ) -> fifo.QueueSpec:
     """The spec of a queue that an app declares; `defaults` are from the app's transport options.
 
-    Raises InvalidArgument for a value out of range.
+    Raises InvalidArgument, with the name of the queue, for a value that cannot be.
     """
     options = dict(defaults)
     if is_transient:
@@ -54,7 +78,7 @@ def spec(
     for argument, value in arguments.items():
         if argument in _OPTIONS:
             option, convert = _OPTIONS[argument]
-            options[option] = convert(value)
+            options[option] = convert(value, f"queue {name}: the argument {argument}")
         elif argument == "x-dead-letter-exchange":
             if value:
                 _log.warning(
@@ -72,7 +96,10 @@ def spec(
         options["dead_letter"] = made_for(name)
         # A task that expires is no failure: Celery's `expires` drops it.
         options.setdefault("dead_letter_expired", False)
-    return fifo.QueueSpec(name, **options)
+    try:
+        return fifo.QueueSpec(name, **options)
+    except fifo.InvalidArgument as error:
+        raise fifo.InvalidArgument(f"queue {name}: {error}") from None
 
 
 def made_for(queue: str) -> str:

@@ -198,3 +198,7 @@ URL_CHARS_MAX: Final = 4_096
 
 HOSTS_MAX: Final = 64
 """Nodes in a URL: as many as a welcome may list."""
+
+NO_DEAD_LETTER_DELAY_S: Final = 60.0
+"""Before a message is offered again that no program can read and that has no dead-letter queue to
+go to: often enough to be seen, and no load."""

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from dramatiq import Message, Middleware
 from dramatiq.broker import Broker
@@ -22,12 +22,16 @@ from dramatiq.errors import QueueJoinTimeout
 import fifo
 from fifo.blocking import BlockingClient, connect
 from fifo.client import LockedMessage
+from fifo.client.adapting import option_groups
 from fifo.dramatiq import limits
 from fifo.dramatiq.consumer import FifoConsumer
 from fifo.dramatiq.errors import broker_errors
-from fifo.words import bounds
 
 _log = logging.getLogger("fifo.dramatiq")
+
+_CHOSEN: Final = {
+    "prefetch": "dramatiq chooses it, by the environment variable dramatiq_queue_prefetch"
+}
 
 
 class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramatiq
@@ -35,7 +39,8 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
 
     `queue` holds options of all queues that are declared, `queues` those of single ones by their
     names, `consumer` those of consumers, by the names of fifo's client; the other keywords are
-    those of `fifo.connect`. It connects when it is used, and anew in a forked process.
+    those of `fifo.connect`. Raises InvalidArgument for an option that cannot be; it connects when
+    it is used, and anew in a forked process.
     """
 
     def __init__(
@@ -54,16 +59,13 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
         """A call that asks for the result of a message that is about to be sent."""
         self._url = url
         self._connection = connection
-        self._of_all = dict(queue or {})
-        self._of_one = {name: dict(options) for name, options in (queues or {}).items()}
-        self._of_consumers = dict(consumer or {})
+        self._options = option_groups(queue, queues, consumer, chosen=_CHOSEN)
         self._there: set[str] = set()
         """Queues that this process has declared in the cluster."""
         self._client: BlockingClient | None = None
         self._pid = os.getpid()
         self._connecting = threading.Lock()
-        for name in ("any", *self._of_one):
-            self._spec(name)  # raises InvalidArgument here, not in a worker
+        fifo.connect(url, **connection)  # Of wrong options, here and not in a worker.
 
     @property
     def client(self) -> BlockingClient:
@@ -158,11 +160,7 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
         """Consume a queue: `prefetch` messages at once, None after `timeout` idle milliseconds."""
         self.declare_queue(queue_name)
         self._ensure(queue_name)
-        options = {
-            "max_lock": bounds.TOTAL_LOCK_MS_MAX / 1000,
-            **self._of_consumers,
-            "prefetch": prefetch,
-        }
+        options = {**self._options.of_consumers, "prefetch": prefetch}
         return FifoConsumer(self.client, queue_name, timeout, options, self._there.discard)
 
     def _publish(self, name: str, message: Message, delay_ms: int | None) -> None:
@@ -200,7 +198,7 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
         self._there.add(name)
 
     def _spec(self, name: str) -> fifo.QueueSpec:
-        options = {"dead_letter": xq_name(name), **self._of_all, **self._of_one.get(name, {})}
+        options = {"dead_letter": xq_name(name), **self._options.of_queue(name)}
         return fifo.QueueSpec(name, **options)
 
 
@@ -212,8 +210,10 @@ def _with_dead_letters(spec: fifo.QueueSpec) -> Iterable[fifo.QueueSpec]:
     yield spec
 
 
-def _bounded(priority: int) -> int:
-    return min(max(int(priority), 0), limits.PRIORITY_MAX)
+def _bounded(priority: object) -> int:
+    if type(priority) is not int:
+        raise fifo.InvalidArgument(f"broker_priority: must be a whole number, not {priority!r:.80}")
+    return min(max(priority, 0), limits.PRIORITY_MAX)
 
 
 def _refuse_greenlets() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from dramatiq import Message
 from dramatiq.broker import Consumer, MessageProxy
@@ -20,6 +20,9 @@ from fifo.dramatiq import limits
 from fifo.dramatiq.errors import broker_errors
 
 _log = logging.getLogger("fifo.dramatiq")
+
+_FORM: Final = {"actor_name": str, "message_id": str, "kwargs": dict, "options": dict}
+"""Fields of a message that dramatiq takes as they are, with the types that it needs."""
 
 
 class FifoMessage(MessageProxy):  # type: ignore[misc]  # mypy reads nothing of dramatiq
@@ -73,7 +76,7 @@ class FifoConsumer(Consumer):  # type: ignore[misc]  # mypy reads nothing of dra
             if locked is None:
                 return None
             try:
-                return FifoMessage(Message.decode(bytes(locked.body)), locked)
+                return FifoMessage(_decoded(bytes(locked.body), self._queue), locked)
             except DecodeError as error:
                 _log.exception("message %s of queue %s cannot be decoded", locked.id, self._queue)
                 _end(locked, "cannot be decoded", error.__cause__ or error)
@@ -99,6 +102,21 @@ class FifoConsumer(Consumer):  # type: ignore[misc]  # mypy reads nothing of dra
         """End deliveries; messages in hand may still be settled."""
         with broker_errors():
             self._consumer.cancel()
+
+
+def _decoded(body: bytes, queue: str) -> Message:
+    """dramatiq's message, as one of the queue in which it was found. Raises DecodeError.
+
+    dramatiq looks for the consumer of the queue that a message names, and a thread of its worker
+    ends where there is none: after `fifo move`, for example.
+    """
+    message = Message.decode(body)
+    for name, kind in _FORM.items():
+        value = getattr(message, name)
+        if not isinstance(value, kind):
+            error = TypeError(f"{name}: must be {kind.__name__}, not {value!r:.80}")
+            raise DecodeError("Failed to decode message.", body, error) from error
+    return message if message.queue_name == queue else message.copy(queue_name=queue)
 
 
 def _end(locked: BlockingMessage, reason: str, error: BaseException | None) -> None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
 import fifo
+from fifo.client.adapting import GroupNames, option_groups
 from fifo.taskiq import delivery, limits
 from fifo.taskiq.labels import Publication, publication
 from fifo.taskiq.merging import merged
 from fifo.taskiq.results import FifoResultBackend
-from fifo.words import bounds
 
 _log = logging.getLogger("fifo.taskiq")
+
+_GROUPS: Final = GroupNames(queue="queue_options")
 
 
 class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of taskiq
@@ -29,7 +31,8 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
     Its workers consume `queue`, to which tasks go that name no other by their label `queue_name`,
     and each of `queues`, which holds the options of single queues by their names. `queue_options`
     holds options of all queues that are declared, `consumer` those of consumers, by the names of
-    fifo's client; the other keywords are those of `fifo.connect`.
+    fifo's client; the other keywords are those of `fifo.connect`. Raises InvalidArgument for an
+    option that cannot be; it connects in `startup`.
     """
 
     def __init__(
@@ -46,15 +49,13 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
         self._url = url
         self._connection = connection
         self._queue = queue
-        self._of_all = dict(queue_options or {})
-        self._of_one = {name: dict(options) for name, options in (queues or {}).items()}
-        self._consumed = tuple(dict.fromkeys((queue, *self._of_one)))
-        self._of_consumers = dict(consumer or {})
+        self._options = option_groups(queue_options, queues, consumer, names=_GROUPS)
+        self._consumed = tuple(dict.fromkeys((queue, *self._options.of_one)))
         self._client: fifo.Client | None = None
         self._there: set[str] = set()
         """Queues that this process has declared in the cluster."""
-        for name in self._consumed:
-            self._spec(name)  # raises InvalidArgument here, not in a worker
+        fifo.connect(url, **connection)  # Of wrong options, here and not in a worker.
+        self._spec(queue)
 
     @property
     def client(self) -> fifo.Client:
@@ -106,19 +107,22 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
         One that nothing can read is a dead letter, and one of an unknown task goes back for a
         while: taskiq would acknowledge both.
         """
-        options = {"max_lock": bounds.TOTAL_LOCK_MS_MAX / 1000, **self._of_consumers}
         async with AsyncExitStack() as opened:
             consumers = [
-                await opened.enter_async_context(self.client.consume(name, **options))
+                await opened.enter_async_context(
+                    self.client.consume(name, **self._options.of_consumers)
+                )
                 for name in self._consumed
             ]
             messages = await opened.enter_async_context(aclosing(merged(consumers)))
             async for message in messages:
                 body = bytes(message.body)
                 try:
-                    task = self.formatter.loads(message=body).task_name
+                    found = self.formatter.loads(message=body)
+                    found.parse_labels()
+                    task = found.task_name
                 except Exception as error:  # of whatever formatter and serializer the app has
-                    await delivery.dead(message, "cannot be decoded", str(error), error)
+                    await delivery.unreadable(message, error)
                     continue
                 if self.find_task(task) is None:
                     await delivery.later(message, task)
@@ -152,5 +156,5 @@ class FifoBroker(AsyncBroker):  # type: ignore[misc]  # mypy reads nothing of ta
         self._there.add(name)
 
     def _spec(self, name: str) -> fifo.QueueSpec:
-        options = {"dead_letter": f"{name}.dead", **self._of_all, **self._of_one.get(name, {})}
+        options = {"dead_letter": f"{name}.dead", **self._options.of_queue(name)}
         return fifo.QueueSpec(name, **options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 import fifo
+from fifo.client import adapting
 from fifo.taskiq import limits
 
 _log = logging.getLogger("fifo.taskiq")
@@ -25,15 +26,11 @@ async def later(message: fifo.Message, task: str) -> None:
         )
         await message.release(limits.UNKNOWN_TASK_DELAY_S, receipt=False)
     else:
-        await dead(message, "unknown task", f"no worker of this queue knows task {task}")
+        description = f"no worker of this queue knows task {task}"
+        await adapting.dead(message, "unknown task", description, None, _log)
 
 
-async def dead(
-    message: fifo.Message, reason: str, description: str, error: Exception | None = None
-) -> None:
-    """Terminate a message; without a dead-letter queue it stays, and is offered again later."""
-    _log.error("message %s of queue %s: %s: %s", message.id, message.queue, reason, description)
-    try:
-        await message.terminate(reason, description, error)
-    except fifo.NoDeadLetterQueue:
-        await message.release(limits.NO_DEAD_LETTER_DELAY_S)
+async def unreadable(message: fifo.Message, error: Exception) -> None:
+    """Terminate a message that taskiq cannot read."""
+    description = f"{type(error).__name__}: {error}"
+    await adapting.dead(message, "cannot be decoded", description, error, _log)

@@ -5,6 +5,7 @@ Owns their names and their values. Must not know what publishing is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ class Publication(NamedTuple):
 def publication(labels: Mapping[str, Any], queue: str) -> Publication:
     """The publication of a task with these labels; `queue` is for one that names none.
 
-    Raises InvalidArgument for a value that is no number.
+    Raises InvalidArgument for a value that is no finite number.
     """
     priority = _number(labels, "priority")
     return Publication(
@@ -46,9 +47,12 @@ def _number(labels: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise fifo.InvalidArgument(f"label {name}: must be a number, not {value!r:.80}") from None
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise fifo.InvalidArgument(f"label {name}: must be a number, not {value!r:.80}")
+    return number
 
 
 def _text(labels: Mapping[str, Any], name: str) -> str | None:

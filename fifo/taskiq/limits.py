@@ -11,10 +11,6 @@ UNKNOWN_TASK_DELAY_S: Final = 10.0
 UNKNOWN_TASK_DELIVERIES: Final = 60
 """Deliveries of a message of an unknown task before it is dead: ten minutes, a long deployment."""
 
-NO_DEAD_LETTER_DELAY_S: Final = 60.0
-"""Seconds before a message is offered again that can never succeed and has no dead-letter
-queue."""
-
 RESULTS_MAX: Final = 10_000
 """Results that a process keeps for tasks that it asked for: the oldest go, so that a program that
 never looks does not grow."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from celery import Celery
@@ -17,6 +18,7 @@ from celery.signals import before_task_publish, setup_logging
 from kombu import Connection
 
 import fifo
+import fifo.blocking
 import fifo.testing
 
 pytestmark = [
@@ -106,6 +108,65 @@ def test_advance_brings_an_eta_and_a_retry_forward_and_loses_no_session() -> Non
             assert at - sent_at >= 540 - 2 * EARLY_SECONDS
             _until(lambda: cluster.queue("celery").view.messages == 0)
     assert time.monotonic() - began < 60
+
+
+def test_what_cannot_be_read_is_kept_and_stops_no_worker() -> None:
+    """Celery acknowledges a body that it cannot decode, and ends at what the transport raises."""
+    ran = threading.Event()
+    with fifo.testing.cluster() as cluster, fifo.blocking.connect(cluster.url) as client:
+        app = Celery("shop", broker=cluster.url, set_as_current=False)
+
+        @app.task(name="ship")  # type: ignore[untyped-decorator]  # celery has no types
+        def ship() -> None:
+            ran.set()
+
+        with working(app):
+            for body, headers in UNREADABLE:
+                client.publish("celery", body, headers=headers)
+            ship.delay()
+            assert ran.wait(SECONDS)
+            _until(lambda: len(cluster.queue("celery").dead) == len(UNREADABLE))
+        found = [one.dead_letter for one in cluster.queue("celery").dead]
+        details = sorted(str(one.detail) for one in found if one)
+        assert details == [*3 * ["cannot be decoded"], "rejected"]
+        assert cluster.queue("celery").view.messages == 0
+
+
+def _of_a_task(**headers: str) -> dict[str, str]:
+    own = {"type": "application/json", "encoding": "utf-8"}
+    return {"kombu": json.dumps({**own, "headers": {"task": "ship", "id": "1", **headers}})}
+
+
+UNREADABLE: Final[tuple[tuple[bytes, dict[str, str]], ...]] = (
+    (b"[[], {}, {}]", {"kombu": "{"}),
+    (b"{", _of_a_task()),
+    (b"x", _of_a_task(compression="application/x-gzip")),
+    (b"from a program that knows nothing of Celery", {}),
+)
+"""Bodies and headers: a header of no transport, no JSON, nothing compressed, no task."""
+
+
+def test_a_task_that_takes_longer_than_any_lock_keeps_its_own_and_runs_once() -> None:
+    """Longer than the `max_lock` of its queue, too: as a task of two hours does, in less time."""
+    began, end = threading.Semaphore(0), threading.Event()
+    with fifo.testing.cluster() as cluster:
+        app = Celery("shop", broker=cluster.url, set_as_current=False, task_acks_late=True)
+        app.conf.broker_transport_options = {"queue": {"lock": 10, "max_lock": 30}}
+
+        @app.task  # type: ignore[untyped-decorator]  # celery has no types
+        def count() -> None:
+            began.release()
+            end.wait(SECONDS)
+
+        with working(app):
+            count.delay()
+            assert began.acquire(timeout=SECONDS)
+            cluster.advance(minutes=3)
+            view = cluster.queue("celery").view
+            assert (view.locked, view.ready) == (1, 0)
+            end.set()
+            _until(lambda: cluster.queue("celery").view.messages == 0)
+        assert not began.acquire(blocking=False), "it ran again"
 
 
 def test_a_worker_in_the_process_leaves_the_root_logger_as_it_was() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from fifo.celery.connected import TransportOptions
 from fifo.celery.transport import Transport
 
 
-def prepared(body: Any = b"{}", priority: int | None = None, **headers: Any) -> dict[str, Any]:
+def prepared(body: Any = b"{}", priority: Any = None, **headers: Any) -> dict[str, Any]:
     return messages.prepared(
         body, priority, "application/json", "utf-8", headers, {"delivery_mode": 2, "reply_to": "r"}
     )
@@ -166,9 +167,83 @@ def test_transport_options_are_checked_by_name() -> None:
         TransportOptions.checked({"visibility_timeout": 3600})
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("lock=5", "broker_transport_options: must be a mapping of names, not 'lock=5'"),
+        ({"queue": "orders"}, "broker_transport_options: queue: must be a mapping of names, not"),
+        ({"queue": {"lck": 5}}, "broker_transport_options: queue: lck: a queue has no such opti"),
+        ({"queues": {"q": {"ttl": "1"}}}, "broker_transport_options: queues: q: ttl: must be sec"),
+        ({"consumer": {"prefetch": 5}}, "broker_transport_options: consumer: prefetch: Celery c"),
+        ({"connection": {"nam": "x"}}, "broker_transport_options: connection: nam: a connection "),
+        ({"connection": {"timeout": "1"}}, "broker_transport_options: connection: timeout: must"),
+        ({"connection": 5}, "broker_transport_options: connection: must be a mapping of names, n"),
+    ],
+)
+def test_a_wrong_transport_option_is_named_with_its_place(given: Any, text: str) -> None:
+    with pytest.raises(fifo.InvalidArgument, match=f"^{text}"):
+        TransportOptions.checked(given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"x-expires": "soon"}, "queue q: the argument x-expires (milliseconds): must be a whole"),
+        ({"x-max-length": None}, "queue q: the argument x-max-length: must be a whole number, no"),
+        ({"x-overflow": "odd"}, "queue q: the argument x-overflow: must be one of drop-head, rej"),
+        ({"x-delivery-limit": 0}, "queue q: max_deliveries: must be from 1 to"),
+    ],
+)
+def test_a_wrong_argument_of_a_queue_is_named_with_the_queue(arguments: Any, text: str) -> None:
+    with pytest.raises(fifo.InvalidArgument, match=f"^{re.escape(text)}"):
+        queues.spec("q", arguments, {}, is_transient=False)
+
+
+def test_a_wrong_priority_of_a_consumer_is_named() -> None:
+    with pytest.raises(fifo.InvalidArgument, match=r"^x-priority: must be a whole number, not 'hi"):
+        TransportOptions.checked({}).of_consumer({"x-priority": "high"})
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (prepared(eta="soon"), "eta: must be a date of ISO 8601, not 'soon'"),
+        (prepared(priority="high"), "priority: must be a whole number, not 'high'"),
+        (prepared(body=5), "body: must be bytes, not int"),
+        ({**prepared(), "properties": {"expiration": "1 s"}}, "expiration: must be a whole numbe"),
+    ],
+)
+def test_a_message_that_cannot_be_sent_is_refused(message: Any, text: str) -> None:
+    with pytest.raises(fifo.InvalidArgument, match=f"^{text}"):
+        messages.publication(message, "", "q")
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        ("{", "its header 'kombu' is no JSON of kombu's: "),
+        ("[1]", "its header 'kombu' is no JSON object, but list"),
+        ('{"headers": 5}', "its header 'kombu' has headers=5, which is no dict"),
+        ('{"type": {}}', "its header 'kombu' has type={}, which is no str"),
+        ('{"__type__": "odd", "__value__": 1}', "its header 'kombu' is no JSON of kombu's: "),
+        ("[" * 100_000, "its header 'kombu' is no JSON of kombu's: "),
+    ],
+)
+def test_a_header_that_no_transport_has_written_is_named(header: str, text: str) -> None:
+    message: Any = Delivered(messages.Publication(b"", {"kombu": header}, None, None, 0))
+    with pytest.raises(messages.Unreadable, match=f"^{re.escape(text)}"):
+        messages.received(message, "1", "tag")
+
+
+def test_an_eta_that_is_no_date_is_left_to_celery_which_refuses_the_task() -> None:
+    header = json.dumps({"headers": {"eta": "soon"}, "waits": True})
+    message: Any = Delivered(messages.Publication(b"", {"kombu": header}, None, None, 0))
+    assert messages.received(message, "1", "tag")["headers"] == {"eta": "soon"}
+
+
 def test_a_lock_is_kept_for_as_long_as_its_process_lives() -> None:
     options = TransportOptions.checked({}).of_consumer({"x-priority": 5})
-    assert options == {"max_lock": 7 * 86_400, "priority": 5}
+    assert options == {"max_lock": 7 * 86_400, "pull": False, "priority": 5}
 
 
 def test_a_url_is_shown_without_its_password() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
+from typing import Any, Final
 
 import dramatiq
 import pytest
@@ -98,12 +100,45 @@ def test_an_actor_that_a_worker_does_not_know_and_a_body_that_is_none_are_dead_l
 ) -> None:
     broker.declare_queue("default")
     broker.enqueue(dramatiq.Message("default", "newer", (), {}, {}))
-    other.publish("default", b"\xff")
+    for body in UNREADABLE:
+        other.publish("default", body)
     broker.join("default", timeout=MILLISECONDS)
-    letters = other.get("default.XQ", 2)
-    found = [one.dead_letter for one in letters if one.dead_letter]
-    assert {one.detail for one in found} == {"rejected", "cannot be decoded"}
-    assert "ActorNotFound: newer" in {one.exception for one in found}
+    letters = other.get("default.XQ", 1 + len(UNREADABLE))
+    found = {bytes(one.body): one.dead_letter for one in letters if one.dead_letter}
+    assert {found.pop(body).detail for body in UNREADABLE} == {"cannot be decoded"}
+    (letter,) = found.values()
+    assert (letter.detail, letter.exception) == ("rejected", "ActorNotFound: newer")
+
+
+def test_a_message_that_was_moved_runs_where_it_is_found(
+    broker: FifoBroker, other: BlockingClient
+) -> None:
+    """The message names a queue that this worker does not consume."""
+    ran: list[int] = []
+
+    @dramatiq.actor(broker=broker, queue_name="moved")
+    def note(number: int) -> None:
+        ran.append(number)
+
+    other.declare(fifo.QueueSpec("moved"))
+    for number in range(4):
+        other.publish("moved", dramatiq.Message("old", "note", (number,), {}, {}).encode())
+    worker = dramatiq.Worker(broker, worker_timeout=100, worker_threads=1)
+    worker.start()
+    broker.join("moved", timeout=MILLISECONDS)
+    worker.stop()
+    assert sorted(ran) == list(range(4))
+
+
+UNREADABLE = (
+    b"\xff",
+    b"[1]",
+    b"{}",
+    b'{"queue_name": "default", "actor_name": 5, "args": [], "kwargs": {}, "options": {}}',
+    b'{"queue_name": "default", "actor_name": "a", "args": [], "kwargs": 5, "options": {}}',
+    b'{"queue_name": "default", "actor_name": "a", "args": [], "kwargs": {}, "options": null}',
+)
+"""Bodies that are no message of dramatiq's, though it takes the last three for some."""
 
 
 def test_what_a_worker_has_not_begun_goes_back_when_it_stops(
@@ -180,5 +215,26 @@ def test_no_cluster_is_an_error_that_dramatiq_knows() -> None:
 
 
 def test_wrong_options_are_refused_at_once() -> None:
-    with pytest.raises(fifo.InvalidArgument, match="lock"):
-        FifoBroker("fifo://127.0.0.1:1", queue={"lock": "soon"})
+    for options, text in WRONG:
+        with pytest.raises(fifo.InvalidArgument, match=f"^{text}"):
+            FifoBroker("fifo://127.0.0.1:1", **options)
+    with pytest.raises(fifo.InvalidArgument, match=r"^url: must begin with fifo://"):
+        FifoBroker("amqp://127.0.0.1")
+
+
+WRONG: Final[tuple[tuple[Any, str], ...]] = (
+    ({"queue": {"lock": "soon"}}, "queue: lock: must be seconds"),
+    ({"queues": {"mails": {"tll": 5}}}, "queues: mails: tll: a queue has no such option; did"),
+    ({"consumer": {"prefetch": 5}}, "consumer: prefetch: dramatiq chooses it, by the environ"),
+    ({"tmeout": 5}, "tmeout: a connection has no such option; did you mean timeout"),
+)
+
+
+@pytest.mark.parametrize("priority", ["high", 1.5])
+def test_a_priority_that_is_none_is_refused_where_it_is_sent(
+    broker: FifoBroker, priority: object
+) -> None:
+    message = dramatiq.Message("default", "note", (), {}, {"broker_priority": priority})
+    text = re.escape(f"broker_priority: must be a whole number, not {priority!r}")
+    with pytest.raises(fifo.InvalidArgument, match=text):
+        broker.enqueue(message)

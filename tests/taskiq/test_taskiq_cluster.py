@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any, Final
 
 import pytest
 from taskiq import Context, SmartRetryMiddleware, TaskiqDepends
@@ -87,9 +89,31 @@ async def test_labels_say_when_where_and_how(broker: FifoBroker) -> None:
     assert message.headers == {"task": "note", "id": sent.task_id}
 
 
-def test_a_label_that_is_no_number_is_refused() -> None:
-    with pytest.raises(fifo.InvalidArgument, match="label delay: must be a number, not 'soon'"):
-        publication({"delay": "soon"}, "q")
+@pytest.mark.parametrize("value", ["soon", [1], "nan", float("inf"), 10**400])
+def test_a_label_that_is_no_number_is_refused(value: object) -> None:
+    for name in ("delay", "priority", "ttl"):
+        text = re.escape(f"label {name}: must be a number, not {value!r:.80}")
+        with pytest.raises(fifo.InvalidArgument, match=text):
+            publication({name: value}, "q")
+
+
+def test_wrong_options_are_refused_at_once() -> None:
+    url = "fifo://127.0.0.1:1"
+    for options, text in WRONG:
+        with pytest.raises(fifo.InvalidArgument, match=f"^{text}"):
+            FifoBroker(url, **options)
+    with pytest.raises(fifo.InvalidArgument, match=r"^url: must begin with fifo://"):
+        FifoBroker("redis://127.0.0.1:1")
+    with pytest.raises(fifo.InvalidArgument, match=r"^queue name: must be text, not int"):
+        FifoBroker(url, 5)  # type: ignore[arg-type]  # wrong on purpose
+
+
+WRONG: Final[tuple[tuple[Any, str], ...]] = (
+    ({"queue_options": {"lock": "soon"}}, "queue_options: lock: must be seconds"),
+    ({"queues": {"mails": 5}}, "queues: mails: must be a mapping"),
+    ({"consumer": {"pull": True}}, "consumer: pull: a worker has messages sent to it"),
+    ({"tmeout": 5}, "tmeout: a connection has no such option; did you mean timeout"),
+)
 
 
 async def test_a_retry_of_taskiqs_waits_in_the_cluster(broker: FifoBroker) -> None:
@@ -128,11 +152,24 @@ async def test_a_task_that_acknowledges_itself_keeps_its_message_until_it_does(
         await empty(broker.client)
 
 
+UNREADABLE = (
+    b"{",
+    b"[1]",
+    b'{"task_id": "1", "task_name": 5, "labels": {}, "args": [], "kwargs": {}}',
+    b'{"task_id": "1", "task_name": "known", "labels": {"a": 1}, "labels_types": {"a": 99},'
+    b' "args": [], "kwargs": {}}',
+)
+"""Bodies of which taskiq makes no task: it acknowledges each, with a line in its log."""
+
+
 async def test_what_taskiq_would_acknowledge_unread_is_kept(
     broker: FifoBroker, shared_cluster: SharedCluster
 ) -> None:
     newer = FifoBroker(shared_cluster.url)
     await newer.startup()
+
+    @broker.task("known")
+    async def known() -> None: ...
 
     @newer.task("newer")
     async def task_of_newer_code() -> None: ...
@@ -140,17 +177,20 @@ async def test_what_taskiq_would_acknowledge_unread_is_kept(
     try:
         async with working(broker):
             await task_of_newer_code.kiq()
-            await broker.client.publish(limits.QUEUE, b"{")
+            for body in UNREADABLE:
+                await broker.client.publish(limits.QUEUE, body)
 
             async def kept() -> bool:
                 view = await broker.client.queue(limits.QUEUE)
                 dead = await broker.client.queue(f"{limits.QUEUE}.dead")
-                return view.delayed == 1 and dead.ready == 1
+                return view.delayed == 1 and dead.ready == len(UNREADABLE)
 
             await until(kept)
-        (letter,) = await broker.client.get(f"{limits.QUEUE}.dead")
-        assert letter.dead_letter is not None
-        assert letter.dead_letter.detail == "cannot be decoded"
+        letters = await broker.client.get(f"{limits.QUEUE}.dead", len(UNREADABLE))
+        assert {bytes(one.body) for one in letters} == set(UNREADABLE)
+        for letter in letters:
+            assert letter.dead_letter is not None
+            assert letter.dead_letter.detail == "cannot be decoded"
     finally:
         await newer.shutdown()
 
