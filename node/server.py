@@ -51,6 +51,8 @@ from node.peers.tls import CertificateUnusable
 from node.raft import (
     Journal,
     JournalLimits,
+    Keeper,
+    MustRecover,
     OsStorage,
     PeerTls,
     RaftConfig,
@@ -79,9 +81,11 @@ logger = logging.getLogger(__name__)
 class NodeStopped(Exception):
     """The node cannot go on; `reason` is one line for the log, and the process should end."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, recovers: bool = False) -> None:
+        """`recovers`: its journal was given up, and a new start gets everything back."""
         super().__init__(reason)
         self.reason = reason
+        self.recovers = recovers
 
 
 class Service(Protocol):
@@ -148,17 +152,21 @@ class Node:
         *,
         http: HttpFactory | None = None,
         recover: bool = False,
+        asks_first: bool = False,
         collector: Collector | None = None,
     ) -> None:
         """`http` makes the http port (`node.http.server.HttpServer`); None: the node has none.
-        With `recover`, a damaged or missing journal is rebuilt from the other members. `collector`
-        is the process's garbage collector, called between turns; None: Python's own."""
+        With `recover`, a damaged or missing journal is rebuilt from the other members. With
+        `asks_first`, a node alone begins nothing in an empty folder unless it was initialized.
+        `collector` is the process's garbage collector, called between turns; None: Python's own."""
         self.config = config
         self.me = config.node(name)
         self.collector = collector
         self._absences = Absences([node.name for node in config.nodes], name)
         self._env = Environment() if environment is None else environment
         self._recover = recover
+        self._asks_first = asks_first
+        self._recovers = False
         self._listener: Listening | None = None
         self._raft: RaftNode | None = None
         self._peer_port: TcpTransport | None = None
@@ -310,13 +318,33 @@ class Node:
             limits=env.journal_limits,
             clock=env.disk_clock,
             recover=self._stamp() if self._recover else None,
+            keeper=Keeper(
+                env.entropy,
+                self._stamp,
+                # A node alone has no other to ask; nor has it one that would forget its promises.
+                begins=len(self.config.nodes) == 1 and not self._asks_first,
+                adopts=len(self.config.nodes) == 1,
+            ),
         )
         try:
+            self._check_alone(journal)
             transport = self._peer_port = env.transport(config, env.rng)
             return RaftNode(config, self._raft_environment(journal, transport))
         except BaseException:
             journal.close()
             raise
+
+    def _check_alone(self, journal: Journal) -> None:
+        """A node alone has no other to ask what an empty or copied folder stands for."""
+        papers = journal.passport
+        if len(self.config.nodes) > 1 or papers is None:
+            return
+        if not papers.begun:
+            raise RaftStopped(
+                f"the folder {self.me.data_dir} is empty, and there is no other node to ask "
+                "whether it held messages: put the disk back that it had, or begin with `fifo "
+                f"cluster init --config FILE --node {self.me.name}`"
+            )
 
     def _raft_environment(self, journal: Journal, transport: TcpTransport) -> RaftEnvironment:
         env = self._env
@@ -334,6 +362,7 @@ class Node:
                 syncs=env.worker("syncs"),
                 snapshots=env.worker("snapshots"),
                 reads=env.worker("reads"),
+                notes=env.worker("notes"),
             ),
         )
 
@@ -451,7 +480,7 @@ class Node:
         await asyncio.shield(self._stopped)
         if self._ended is not None:
             await self._close()
-            raise NodeStopped(self._ended)
+            raise NodeStopped(self._ended, recovers=self._recovers)
 
     async def stop(self) -> None:
         """Stop in order: transfer leadership, redirect clients, close the journal."""
@@ -543,6 +572,7 @@ class Node:
             if ended - began >= limits.STRETCH_NOTED_SECONDS:
                 self._stretches.note("turn", began, ended)
         except RaftStopped as stopped:
+            self._recovers = isinstance(stopped, MustRecover)
             self._end(stopped.reason)
             return None
         except Exception as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from node.cli import local, observe, output
+from node.cli import folders, local, observe, output
 from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
 from node.cli.listing import Watch, repeat
@@ -261,6 +261,10 @@ def logs(
         _print_log(path, follow=follow, everything=everything)
     except OSError as error:
         raise CliError(f"{path} cannot be read: {error.strerror}") from None
+
+
+app.command(epilog="Example: fifo cluster init --config cluster.toml --node n1")(folders.init)
+app.command(epilog="Example: fifo cluster adopt --config cluster.toml --node n2")(folders.adopt)
 
 
 def _start(

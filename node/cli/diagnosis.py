@@ -104,7 +104,7 @@ def _log(seen: Seen) -> Iterator[Finding]:
     last = max((node.get("last", 0) for node in seen.up), default=0)
     for node in seen.up:
         if waits_for := node.get("recovering"):
-            fact = f"is rebuilding its journal, and waits for {waits_for}"
+            fact = f"does not count yet: it waits for {waits_for}"
             yield warning("log", node["node"], fact, "restart no other node before it is done")
         elif (lag := last - node.get("applied", 0)) > LAG_ENTRIES:
             fact = f"is {lag} entries behind: it is no help yet if another node is lost"

@@ -199,13 +199,33 @@ async def _live(
     """
     # Imported here: the other commands start twice as fast without the parts of a node.
     from node.http.server import HttpServer
-    from node.server import Node, RaftError
+    from node.server import Node
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    node = Node(config, name, http=HttpServer, recover=recover, collector=collector)
+    again = True
+    while again:
+        node = Node(
+            config,
+            name,
+            http=HttpServer,
+            recover=recover,
+            asks_first=path is not None,
+            collector=collector,
+        )
+        again = await _live_once(node, path, stopping, ready=ready)
+        recover = False
+
+
+async def _live_once(
+    node: Node, path: Path | None, stopping: asyncio.Event, *, ready: str | None
+) -> bool:
+    """Run one node to its end. True where its journal was given up: the next one recovers."""
+    from node.server import NodeStopped, RaftError
+
+    loop, name = asyncio.get_running_loop(), node.me.name
     try:
         await node.start()
     except (RaftError, ConfigError, OSError) as error:
@@ -226,7 +246,12 @@ async def _live(
         asked.cancel()
         trimming.cancel()
         await node.stop()
+    ended = None if running.cancelled() else running.exception() if running.done() else None
+    if isinstance(ended, NodeStopped) and ended.recovers and not stopping.is_set():
+        _LOG.warning("event=starting_again node=%s reason=its journal was given up", name)
+        return True
     await _check_ending(running, name, was_asked=stopping.is_set())
+    return False
 
 
 def _tell_when_ready(node: Node, url: str) -> None:

@@ -64,7 +64,7 @@ def _draw(found: dict[str, Any]) -> None:
         for alarm in node.get("alarms") or ():
             output.note(_refuses(node["node"], alarm))
         if waits_for := node.get("recovering"):
-            output.note(f"{node['node']} is rebuilding a lost journal and waits for {waits_for}")
+            output.note(f"{node['node']} does not count yet: it waits for {waits_for}")
     for name, index in _differing(nodes):
         output.note(
             f"the state of {name} is not that of the majority since entry {index}, and is replaced "

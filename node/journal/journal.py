@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import time
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from node.journal import limits, wrong_state
+from node.journal import limits, passport, wrong_state
 from node.journal.commands import CommandCache
 from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.failstop import FailStop
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from node.journal.io.jobs import OffLoop
     from node.journal.io.storage import Storage
+    from node.journal.passport import Keeper, Passport
     from node.journal.recovery.open import RecoveredJournal
     from node.journal.snapshots.store import BodyHold, SnapshotStats
 
@@ -83,6 +84,7 @@ class Journal:
         found: RecoveredJournal,
         journal_limits: JournalLimits,
         clock: Callable[[], float],
+        keeper: Keeper | None = None,
     ) -> None:
         """Take what `open` has recovered."""
         self._storage = storage
@@ -94,6 +96,9 @@ class Journal:
         self._cache = CommandCache(journal_limits.cache_bytes)
         self._failstop = FailStop(storage.folder)
         self._reserve = found.reserve
+        self._keeper = keeper
+        self.passport = found.passport
+        """Who this journal is; None where its owner keeps no passports."""
         with contextlib.suppress(OSError):  # It is tried again, and its room counts as taken.
             self._reserve.make()
         self.log = DurableLog(storage, found, journal_limits, clock, self._cache, self._failstop)
@@ -111,13 +116,15 @@ class Journal:
         limits: JournalLimits | None = None,
         clock: Callable[[], float] = time.perf_counter,
         recover: str | None = None,
+        keeper: Keeper | None = None,
     ) -> Journal:
         """Lock the folder, replay it and return the journal, all of which is durable then.
 
         An empty folder becomes a new journal; a torn tail is cut. `clock` (seconds) only times
         the syncs. `recover`, a time such as `20261122T043238Z`, starts over: damaged files are set
         aside under it, an empty folder counts as lost, and `recovering` holds until
-        `end_recovery`; where all is whole, `JournalWhole` is raised instead. Raises
+        `end_recovery`; where all is whole, `JournalWhole` is raised instead. With a `keeper` the
+        journal has a passport. Raises
         `JournalLocked`, `JournalForeign`, `JournalDamaged`, `JournalFull` or `JournalUnusable`,
         and leaves the folder unlocked then.
         """
@@ -126,7 +133,8 @@ class Journal:
         check_name(node)
         chosen = JournalLimits.of_disk(storage.disk_bytes()) if limits is None else limits
         identity = JournalIdentity(storage.folder, cluster_id, node)
-        return cls(storage, take(storage, identity, chosen, recover), chosen, clock)
+        found = take(storage, identity, chosen, recover, keeper)
+        return cls(storage, found, chosen, clock, keeper)
 
     @property
     def recovering(self) -> bool:
@@ -137,7 +145,11 @@ class Journal:
     def end_recovery(self) -> None:
         """The node has back what it had lost; returns when the disk knows."""
         self._failstop.check()
+        papers = self.passport
         with self._failstop.final():
+            if papers is not None and not papers.begun:
+                self.passport = replace(papers, begun=True)
+                passport.write(self._storage, self.passport)
             recovery_marker.end(self._storage)
         self._recovering = False
 
@@ -162,6 +174,30 @@ class Journal:
         except OSError as problem:
             self._failstop.fail(problem)
         self.wrong_state = None
+
+    def begin_recovery(self) -> None:
+        """This journal is empty and stands for one that is lost: the node recovers from now on,
+        over restarts too. Returns when the disk knows."""
+        self._failstop.check()
+        with self._failstop.final():
+            recovery_marker.begin_empty(self._storage, self._stamp())
+        self._recovering = True
+
+    def give_up(self) -> None:
+        """This journal lacks what its node has promised: the next open sets it aside and recovers.
+        Returns when the disk knows; nothing may be promised by this one any more."""
+        self._failstop.check()
+        with self._failstop.final():
+            recovery_marker.begin(self._storage, self._stamp())
+
+    def _stamp(self) -> str:
+        assert self._keeper is not None, "only a journal with a passport is judged by others"
+        return self._keeper.stamp()
+
+    def writing_passport(self, papers: Passport) -> Callable[[], None]:
+        """The work that brings another passport to the disk, for any thread, one at a time;
+        `passport` is to be set once it has ended."""
+        return lambda: passport.write(self._storage, papers)
 
     @property
     def cut_bytes(self) -> int:

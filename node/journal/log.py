@@ -74,6 +74,10 @@ class DurableLog:
         self._voted_for = recovered.voted_for
         self._commit_index = min(recovered.commit_index, self._index.last_index)
         self._commit_written = self._commit_index
+        self.memory = self._memory_written = recovered.memory
+        """A few bytes of the owner's that the commit hint carries."""
+        self.remember: Callable[[], bytes] | None = None
+        """Asked once a second for these bytes: they go with a group that is synced anyway."""
         self._runs = RunReader(
             self._index, cache, segments, self._entries.files, storage, failstop.reading
         )
@@ -410,7 +414,9 @@ class DurableLog:
     def each_second(self) -> None:
         """Buffers the commit hint if it moved, and writes the synced mark if that moved."""
         self._failstop.check()
-        self._write_hint()
+        if self.remember is not None:
+            self.memory = self.remember()
+        self._write_hint(news=self.memory if self.memory != self._memory_written else b"")
         self._changed()
         self._write_mark()
 
@@ -422,14 +428,15 @@ class DurableLog:
 
     # --- inside ---
 
-    def _write_hint(self) -> None:
-        if self._commit_index != self._commit_written:
-            self._writer.add(records.COMMIT, 0, self._commit_index, b"")
+    def _write_hint(self, *, news: bytes = b"") -> None:
+        if news or self._commit_index != self._commit_written:
+            self._writer.add(records.COMMIT, 0, self._commit_index, news)
             self._commit_written = self._commit_index
+            self._memory_written = news or self._memory_written
 
     def _next_segment(self) -> tuple[int, int, Preamble]:
         """The first index, previous term and preamble of a segment that would begin now."""
-        preamble = Preamble(self._term, self._voted_for, self._commit_index)
+        preamble = Preamble(self._term, self._voted_for, self._commit_index, self.memory)
         return self._index.last_index + 1, self._index.last_term, preamble
 
     def _entry(self, index: int) -> Entry:

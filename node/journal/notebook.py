@@ -23,42 +23,51 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NOTEBOOK_NAME: Final = "members"
-_TEMPORARY: Final = NOTEBOOK_NAME + TEMPORARY_SUFFIX
-
-NAMES: Final = frozenset((NOTEBOOK_NAME, _TEMPORARY))
+NAMES: Final = frozenset((NOTEBOOK_NAME, NOTEBOOK_NAME + TEMPORARY_SUFFIX))
 """Names in a node's folder that are none of the journal's."""
 
 
 def read(storage: Storage) -> dict[str, Any]:
     """Read the notes; none where the file is missing or is not what was written."""
     try:
-        file = storage.open(NOTEBOOK_NAME)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        logger.warning("event=notebook_unreadable folder=%s error=%s", storage.folder, error)
-        return {}
-    try:
-        return _decoded(file.read(0, file.size()))
+        return read_file(storage, NOTEBOOK_NAME) or {}
     except (OSError, ValueError) as error:
         logger.warning("event=notebook_unreadable folder=%s error=%s", storage.folder, error)
         return {}
-    finally:
-        file.close()
 
 
 def write(storage: Storage, notes: dict[str, Any]) -> None:
     """Note this instead of what was noted. Blocks until it is on the disk; raises OSError."""
+    write_file(storage, NOTEBOOK_NAME, notes)
+
+
+def read_file(storage: Storage, name: str) -> dict[str, Any] | None:
+    """Read a file of this form; None where there is none. Raises OSError, and ValueError where it
+    is not what was written."""
+    try:
+        file = storage.open(name)
+    except FileNotFoundError:
+        return None
+    try:
+        return _decoded(file.read(0, file.size()))
+    finally:
+        file.close()
+
+
+def write_file(storage: Storage, name: str, notes: dict[str, Any]) -> None:
+    """Replace a file of this form by another, whole. Blocks until it is on the disk; raises
+    OSError."""
     content = json.dumps(notes, sort_keys=True).encode()
+    temporary = name + TEMPORARY_SUFFIX
     with contextlib.suppress(FileNotFoundError):
-        storage.unlink(_TEMPORARY)
-    file = storage.create(_TEMPORARY)
+        storage.unlink(temporary)
+    file = storage.create(temporary)
     try:
         file.write(0, (b"%08x\n" % crc32c(content), content))
         file.sync()
     finally:
         file.close()
-    storage.rename(_TEMPORARY, NOTEBOOK_NAME)
+    storage.rename(temporary, name)
     storage.sync_folder()
 
 

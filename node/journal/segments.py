@@ -108,6 +108,7 @@ class Preamble:
     term: int
     voted_for: str | None
     commit_index: int
+    memory: bytes = b""
 
     def encode(self, position: int, synced: int, seed: int) -> bytes:
         """Group, hard state and commit hint, as the first records of a segment."""
@@ -116,7 +117,8 @@ class Preamble:
         position += len(group)
         state = records.encode_record(records.HARD_STATE, position, self.term, 0, vote, seed) + vote
         position += len(state)
-        hint = records.encode_record(records.COMMIT, position, 0, self.commit_index, b"", seed)
+        memory, index = self.memory, self.commit_index
+        hint = records.encode_record(records.COMMIT, position, 0, index, memory, seed) + memory
         return group + state + hint
 
 

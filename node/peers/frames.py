@@ -93,10 +93,41 @@ def _ranges(value: object) -> bool:
     )
 
 
+def _reason(value: object) -> bool:
+    return isinstance(value, str) and len(value.encode()) <= limits.REASON_BYTES_MAX
+
+
+def _id_or_none(value: object) -> bool:
+    return type(value) is bytes and len(value) in (0, JOURNAL_ID_BYTES)
+
+
+def _rows(value: object) -> bool:
+    """Whether it is a list of what is known of a member's journal: name, id, opens, id of the open,
+    whether it is connected, ids of journals before."""
+    return (
+        type(value) is list
+        and len(value) <= limits.ROWS_MAX
+        and all(
+            type(row) is list
+            and len(row) == 6
+            and _name(row[0])
+            and _id_or_none(row[1])
+            and _uint(row[2])
+            and _id_or_none(row[3])
+            and _bool(row[4])
+            and type(row[5]) is list
+            and len(row[5]) <= limits.FORMER_MAX
+            and all(map(_id_or_none, row[5]))
+            for row in value
+        )
+    )
+
+
 def _sized(size: int) -> Callable[[object], bool]:
     return lambda value: type(value) is bytes and len(value) == size
 
 
+JOURNAL_ID_BYTES: Final = 16
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 INCARNATION_BYTES: Final = 16
@@ -118,6 +149,9 @@ _APPEND: Fields = (
     ("sizes", _uints),
 )
 
+TOLD_TYPES: Final = frozenset({"versions", "journal", "verdict"})
+"""Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
+
 HANDSHAKE_TYPES: Final = frozenset({"hello", "challenge", "proof", "welcome"})
 """Frames of a connection that is not authenticated yet, and of no other."""
 
@@ -138,6 +172,27 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     "welcome": (4, (("proof", _proof),)),
     "keepalive": (8, ()),
     "versions": (9, (("release", _label), ("ranges", _ranges))),
+    "journal": (
+        10,
+        (
+            ("journal", _sized(JOURNAL_ID_BYTES)),
+            ("opens", _uint),
+            ("open_id", _sized(JOURNAL_ID_BYTES)),
+            ("state", _uint),
+            ("term", _uint),
+            ("index", _uint),
+            ("rows", _rows),
+        ),
+    ),
+    "verdict": (
+        11,
+        (
+            ("kind", _uint),
+            ("journal", _sized(JOURNAL_ID_BYTES)),
+            ("open_id", _sized(JOURNAL_ID_BYTES)),
+            ("reason", _reason),
+        ),
+    ),
     "append_entries": (16, _APPEND),
     "next_node_idx": (
         17,

@@ -72,3 +72,12 @@ REFUSAL_LOG_SECONDS: Final = 60.0
 REFUSAL_LINES_MAX: Final = 60
 """Strangers in this time about whom there is a line: enough to see an attack, and no way to fill a
 disk with the log of it."""
+
+REASON_BYTES_MAX: Final = 512
+"""Of the reason why a member does not count: a line."""
+
+ROWS_MAX: Final = 64
+"""Members whose journals one member describes: more than any group has."""
+
+FORMER_MAX: Final = 64
+"""Journals that a member gave up, in such a description (`node/journal/passport.py`)."""

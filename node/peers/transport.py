@@ -23,7 +23,14 @@ from node.journal import limits as journal_limits
 from node.peers import limits
 from node.peers.accepting import Acceptor, listening_socket
 from node.peers.dialing import Dialing, DialingSockets
-from node.peers.frames import HANDSHAKE_TYPES, Bytes, Decoder, FrameInvalid, encode
+from node.peers.frames import (
+    HANDSHAKE_TYPES,
+    TOLD_TYPES,
+    Bytes,
+    Decoder,
+    FrameInvalid,
+    encode,
+)
 from node.peers.handshake import (
     DialerSide,
     Identity,
@@ -120,6 +127,11 @@ class PeerLink(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """Bytes that wait for the socket to take them."""
         return 0 if self._socket is None else self._socket.get_write_buffer_size()
+
+    @property
+    def peer_tells(self) -> bool:
+        """Whether the other side knows the frames of protocol 5."""
+        return self._side.peer_tells
 
     @property
     def peer(self) -> str:
@@ -353,7 +365,9 @@ class TcpTransport:
     def send(self, node: PeerNode, message: Message) -> bool:
         """Write to the connection of `node`. False when there is none."""
         link = self._links.get(node.id)
-        return link is not None and link.send(message)
+        if link is None or (message["type"] in TOLD_TYPES and not link.peer_tells):
+            return False
+        return link.send(message)
 
     def unsent_bytes(self, node: PeerNode) -> int:
         """Bytes for `node` that wait for its socket; 0 where there is no connection."""

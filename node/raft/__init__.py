@@ -20,11 +20,13 @@ from node.journal.io.seats import NO_DESCRIPTOR_ERRNOS
 from node.journal.io.storage import OsStorage, Storage
 from node.journal.journal import Journal, JournalStats
 from node.journal.limits import JournalLimits
+from node.journal.passport import Keeper
 from node.journal.snapshots.store import BodyHold
 from node.peers.accepting import Acceptor, listening_socket
 from node.peers.seldom import Seldom
 from node.peers.tls import PeerTls
 from node.peers.transport import TcpTransport, TransportCounters
+from node.raft.admission import MustRecover
 from node.raft.config import (
     ConfigInvalid,
     EntryTooLarge,
@@ -70,6 +72,8 @@ __all__ = [
     "Journal",
     "JournalLimits",
     "JournalStats",
+    "Keeper",
+    "MustRecover",
     "OsStorage",
     "Storage",
     "PeerTls",

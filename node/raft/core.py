@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from node.peers.message import COMMAND_BYTE, Message, MessageRefused
 from node.raft import limits
+from node.raft.admission import Admission
 from node.raft.append_entries import accept, check
 from node.raft.errors import RaftError, RaftStopped, describe
 from node.raft.lease import NEVER
 from node.raft.pysyncobj import seams
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER
-from node.raft.rebuilding import Rebuilding
 from node.raft.room import room_in
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
 
-class Core(Rebuilding):
+class Core(Admission):
     """A member with our log, our append rules, our apply loop and our idea of an election."""
 
     accept_rules = staticmethod(accept)  # A class attribute, as those of `Elections`.
@@ -71,6 +71,8 @@ class Core(Rebuilding):
             "snapshot_ack": self.on_snapshot_ack,
             "term_ask": self.on_term_ask,
             "term_report": self.on_term_report,
+            "journal": self.on_journal,
+            "verdict": self.on_verdict,
             "room": self.on_room,
             "mark": self.on_mark,
             "differs": self.on_differs,
@@ -164,6 +166,11 @@ class Core(Rebuilding):
         try:
             if handler is None:
                 raise MessageRefused(f"no node accepts a message of type {message['type']}")
+            if self._standings:
+                counts = self.admitted(node, message)
+                if counts is None:
+                    return
+                message = counts
             if handler(node, message):
                 self.ask_turn()
         except MessageRefused:
@@ -443,6 +450,7 @@ class Core(Rebuilding):
     def become_leader(self) -> None:
         """A new leadership: nothing of an earlier one counts, and nothing is proven yet."""
         self.role_cause = f"elected, because {self.role_cause}"
+        self.note_leadership()
         self.lease.begin()
         self._proof_wanted_at = None
         self._yields_until = NEVER

@@ -112,8 +112,8 @@ class Elections(Library):
         self.transfer: Transfer | None = None
         self._yields_until = NEVER
         """Until then this member lets the others stand first (raft.md 3.8)."""
-        self.rejoin = rejoin.begin(config, environment.rng) if journal.recovering else None
-        """Progress of a member that lost its journal; None: it votes and counts."""
+        self.rejoin = rejoin.at_start(config, journal, environment.rng)
+        """Progress of a member that lost its journal, or may have; None: it votes and counts."""
         self._voters: set[PeerNode] = set()
         self._voters_term = 0
         membership = Membership(config.name, config.peers)
@@ -418,10 +418,19 @@ class Elections(Library):
         for node in self.nodes:
             if self.peer_connected(node) and rejoin.asks(node.id, leads, now):
                 self.outbox.send(node, rejoin.question())
-        if self.caught_up(rejoin):
+        if self.caught_up(rejoin) and not self.notes_pending:
             self.journal.end_recovery()
             self.rejoin = None
+            self.recovered()
         rejoin.tell(leads, ended=self.rejoin is None)
+
+    @property
+    def notes_pending(self) -> bool:
+        """Whether what is known of the others is on its way to the disk."""
+        return False
+
+    def recovered(self) -> None:
+        """This member has its voice back."""
 
     def _leads(self) -> tuple[str, int] | None:
         leader = self.leader

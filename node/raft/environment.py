@@ -83,10 +83,12 @@ class RaftWorkers:
     """Runs the syncs of snapshots and of the clean-up behind them."""
     reads: Worker = field(default_factory=Inline)
     """Reads entries that are fetched, and those for a peer that is far behind."""
+    notes: Worker = field(default_factory=Inline)
+    """Writes down what is known of the journals of the others."""
 
     def close(self) -> None:
         """Return when nothing runs any more."""
-        for worker in (self.syncs, self.snapshots, self.reads):
+        for worker in (self.syncs, self.snapshots, self.reads, self.notes):
             worker.close()
 
 

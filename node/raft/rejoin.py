@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
+    from node.journal.journal import Journal
     from node.peers.message import Message
     from node.raft.config import RaftConfig
 
@@ -59,6 +60,17 @@ def begin(config: RaftConfig, rng: random.Random) -> Rejoin:
     """The way back of the node that `config` describes. Raises `RecoverRefused`."""
     check_members(config.name, config.peers)
     return Rejoin(config.peers, rng)
+
+
+def at_start(config: RaftConfig, journal: Journal, rng: random.Random) -> Rejoin | None:
+    """Why a member that starts with this journal has no voice yet; None: it votes and counts.
+    Raises `RecoverRefused`."""
+    if journal.recovering:
+        return begin(config, rng)
+    papers = journal.passport
+    if papers is None or (papers.begun and not papers.copied):
+        return None
+    return Waiting(config.peers, rng)
 
 
 class Rejoin:
@@ -135,3 +147,47 @@ class Rejoin:
         if waits_for != self._told:
             self._told = waits_for
             logger.info("event=recovering waits_for=%s", waits_for)
+
+
+class Waiting(Rejoin):
+    """A member whose folder is empty, or a copy: it may stand for a journal that is lost, and has
+    no voice before others say what became of its cluster. It asks nothing: `admission.py` hears."""
+
+    def __init__(self, others: Iterable[str], rng: random.Random) -> None:
+        super().__init__(others, rng)
+        self.why = ""
+
+    def asks(self, peer: str, leads: Leads | None, now: float) -> bool:
+        """Never."""
+        return False
+
+    def reported(self, peer: str, message: Message) -> bool:
+        """Take no answer: nothing was asked."""
+        return False
+
+    def waits_for(self, leads: Leads | None) -> str:
+        return self.why
+
+    def tell(self, leads: Leads | None, *, ended: bool) -> None:
+        if not ended and self.why != self._told:
+            self._told = self.why
+            logger.info("event=waiting waits_for=%s", self.why)
+
+    def explain(
+        self, *, said_empty: list[str], away: list[str], recovering: list[str], copied: bool
+    ) -> None:
+        """Say what is missing, by the states of the others."""
+        missing = f"; not reached: {', '.join(away)}" if away else ""
+        empty = f"; empty too: {', '.join(said_empty)}" if said_empty else ""
+        if recovering:
+            empty += f"; without a journal of their own: {', '.join(recovering)}"
+        if copied:
+            self.why = (
+                "a member that has its journal: this folder is a copy of another one, and recovers "
+                f"then; `fifo cluster adopt` makes it the journal itself{missing}{empty}"
+            )
+        else:
+            self.why = (
+                "a member that has its journal, or all others to be empty too: this folder is "
+                f"empty; `fifo cluster init` begins a new cluster here{missing}{empty}"
+            )

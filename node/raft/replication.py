@@ -150,6 +150,14 @@ class Replication:
         )
         progress.probe(start, last_round + 1)
 
+    def forget(self, node: PeerNode) -> None:
+        """A peer has another journal than the one from which it acknowledged."""
+        progress = self.peers[node]
+        progress.match_index = 0
+        progress.counted = False
+        progress.probe(min(progress.next_index, self._log.last_index + 1), self._sent_round + 1)
+        self.level_at = 0
+
     def disconnected(self, node: PeerNode) -> None:
         """Nothing is sent to a peer without a connection."""
         self.peers[node].connected = False

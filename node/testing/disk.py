@@ -17,10 +17,11 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from node.journal.errors import JournalLocked
+from node.journal.io.place import Place
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 class PowerCut(Exception):
@@ -188,6 +189,13 @@ class SimFile:
         self._open = False
 
 
+class Image(NamedTuple):
+    """What a volume held at a moment: its files, and the time of birth of its lock file."""
+
+    files: Mapping[str, bytes]
+    birth: int
+
+
 class SimStorage:
     """A folder on a disk that outlives the processes using it.
 
@@ -200,6 +208,8 @@ class SimStorage:
     def __init__(self, folder: str = "simulated", capacity_bytes: int | None = None) -> None:
         self._folder = folder
         self.capacity_bytes = capacity_bytes
+        self.birth = 0
+        """The time of birth of its lock file: another one in a copy of the files."""
         self.hook: Callable[[str, str], None] | None = None
         self.read_hook: Callable[[str], None] | None = None
         self.process = 0
@@ -265,6 +275,21 @@ class SimStorage:
         self._names.clear()
         self._durable_names.clear()
         self._unsynced_names.clear()
+        self.birth += 1
+
+    def image(self) -> Image:
+        """The platter as it is now, as a snapshot of the whole volume takes it."""
+        files = {name: bytes(inode.platter) for name, inode in self._durable_names.items()}
+        return Image(files, self.birth)
+
+    def restore(self, image: Image, *, copied: bool = False) -> None:
+        """Puts an older image of the volume in the place of this one; `copied`: file by file, so
+        that each of them is born anew."""
+        self.wipe()
+        for name, content in image.files.items():
+            self.replace(name, content)
+        if not copied:
+            self.birth = image.birth
 
     def remove(self, name: str) -> None:
         """Damages the disk: the file is gone."""
@@ -318,6 +343,9 @@ class SimStorage:
 
     def disk_bytes(self) -> int:
         return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
+
+    def place(self) -> Place:
+        return Place(self._folder, "1", str(self.birth))
 
     # --- inside ---
 

@@ -72,6 +72,16 @@ class Checks:
         self._check_hard_state(node.name, journal)
         self._check_snapshot(node.name, journal)
 
+    def gave_up(self, node: SimNode) -> None:
+        """A process gave its journal up: what was in it counts as a copy no more than that of a
+        disk which is gone."""
+        assert node.journal is not None
+        log = node.journal.log
+        first, last = log.first_index, log.synced_index
+        terms = [log.term_at(index) for index in range(first, last + 1)]
+        self._dead_logs[node.name] = first, terms
+        self.lost(node)
+
     def lost(self, node: SimNode) -> None:
         """The disk of a dead node is gone. What it promised is still true: its votes stand, but
         those for itself that no other node can know of, and what it had counts as a copy until it
@@ -136,7 +146,7 @@ class Checks:
             return True  # It says and does nothing any more.
         raft, journal = node.node, node.journal
         assert journal is not None
-        if self._lost_logs and not journal.recovering:
+        if self._lost_logs and not node.recovering:
             self._lost_logs.pop(node.name, None)
         self._check_hard_state(node.name, journal)
         self._check_snapshot(node.name, journal)

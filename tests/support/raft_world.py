@@ -17,16 +17,19 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from node.journal import passport
 from node.journal.journal import Journal
 from node.journal.limits import JournalLimits
+from node.journal.passport import Keeper
 from node.journal.recovery.recovery_marker import MARKER_NAME
 from node.peers.frames import LENGTHS, decode, encode
 from node.peers.message import MessageRefused, PeerNode
+from node.raft.admission import MustRecover
 from node.raft.config import Outcome, RaftConfig
 from node.raft.environment import RaftEnvironment, RaftWorkers
 from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
-from node.testing.disk import PowerCut, ProcessDisk, SimStorage
+from node.testing.disk import Image, PowerCut, ProcessDisk, SimStorage
 from tests.support import raft_probe
 from tests.support.raft_checks import Checks
 from tests.support.raft_state import SimState
@@ -343,6 +346,8 @@ class SimNode:
         self.refused = 0
         self.unreadable = False
         self.half_changed = False
+        self.set_back_to_image = False
+        """Whether its disk is an older one, which no member has found yet."""
         self.lost = False
         """Whether its journal is damaged or gone: its operator starts it with --recover next."""
 
@@ -417,6 +422,7 @@ class SimNode:
                     syncs=SimOffload(self._world, self),
                     snapshots=SimOffload(self._world, self),
                     reads=SimOffload(self._world, self),
+                    notes=SimOffload(self._world, self),
                 ),
             ),
         )
@@ -436,12 +442,38 @@ class SimNode:
             limits=SMALL_JOURNAL,
             clock=self._read_disk_clock,
             recover=recover,
+            keeper=self._keeper() if self._world.passports else None,
         )
+
+    def _keeper(self) -> Keeper:
+        """Draws ids that no other process of this world has."""
+        entropy = random.Random(f"{self._world.seed} {self.name} {self.incarnation}")
+        return Keeper(entropy.randbytes, lambda: f"20260101T{self.incarnation:06d}Z")
 
     @property
     def recovering(self) -> bool:
         """Whether its journal is lost, or it has not got back what was in it."""
-        return self.lost or MARKER_NAME in self.storage.listdir()
+        lost = self.lost or self.set_back_to_image
+        return lost or MARKER_NAME in self.storage.listdir() or self.waiting
+
+    @property
+    def waiting(self) -> bool:
+        """Whether its journal may stand for one that is lost."""
+        papers = passport.read(self.storage) if self._world.passports else None
+        return papers is not None and not papers.begun
+
+    def wipe(self) -> None:
+        """End the process and empty its folder; its operator starts it as ever."""
+        self.lose_disk()
+        self.lost = False
+
+    def set_back(self, image: Image, *, copied: bool = False) -> None:
+        """End the process and put an older image of its disk back, or a copy of its files."""
+        self.kill()
+        self.touched = True
+        self._world.checks.lost(self)
+        self.storage.restore(image, copied=copied)
+        self.set_back_to_image = True
 
     def lose_disk(self, *, damaged: bool = False) -> None:
         """End the process; its files are gone, or one in their middle cannot be read any more."""
@@ -462,8 +494,9 @@ class SimNode:
         self._disk_clock += self.sync_seconds
         return self._disk_clock
 
-    def kill(self, *, power: bool = False) -> None:
-        """End the process: by a signal, or with the power and what was not synced."""
+    def kill(self, *, power: bool = False, checked: bool = True) -> None:
+        """End the process: by a signal, or with the power and what was not synced. `checked`: its
+        journal is what it promised by."""
         if self._node is None:
             return
         self.touched = True
@@ -475,7 +508,8 @@ class SimNode:
             self.storage.power_loss(self._world.rng)
         else:
             self.storage.crash()
-        self._world.checks.died(self)
+        if checked:
+            self._world.checks.died(self)
         for other in self._world.nodes:
             if other != self.name:
                 self._world.network.break_link(self.name, other)
@@ -532,6 +566,13 @@ class SimNode:
         self._schedule(self._world.now + max(delay, 0.0002) / self.rate)
 
     def _end(self, stopped: RaftStopped) -> None:
+        if isinstance(stopped, MustRecover):
+            self._world.happened("gave up")
+            self.set_back_to_image = False
+            self._world.checks.gave_up(self)
+            self.kill(checked=False)
+            self.start()
+            return
         cause: BaseException | None = stopped
         while cause is not None:
             if isinstance(cause, PowerCut):
@@ -578,9 +619,12 @@ class World:
         seed: int = 0,
         node_class: type[RaftNode] = RaftNode,
         drifting: bool = False,
+        passports: bool = False,
         **settings: Any,
     ) -> None:
+        """`passports`: journals have an identity, and members judge each other's."""
         self.seed = seed
+        self.passports = passports
         self.rng = random.Random(seed)
         self.now = 0.0
         self.trace = 0

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from node.journal import limits
 from node.journal.errors import JournalLocked
+from node.journal.io.place import Place, of_file
 from node.journal.io.seats import Seats
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class Storage(Protocol):
 
     def disk_bytes(self) -> int:
         """Size of the disk, full or not; before the folder is made, too."""
+
+    def place(self) -> Place:
+        """Where the lock file of the locked folder is: a copy of the folder is elsewhere."""
 
 
 # macOS has no fdatasync; fsync is the stronger call.
@@ -272,6 +276,10 @@ class OsStorage:
             folder = folder.parent
         figures = os.statvfs(folder)
         return figures.f_blocks * figures.f_frsize
+
+    def place(self) -> Place:
+        assert self._lock is not None, "the folder is locked"
+        return of_file(self._lock)
 
 
 def _sync_folder(path: Path, seats: Seats) -> None:

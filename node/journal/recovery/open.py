@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.journal import notebook, wrong_state
+from node.journal import notebook, passport, wrong_state
 from node.journal.entry_store import EntryStore
 from node.journal.errors import JournalDamaged, JournalWhole
 from node.journal.io.storage import OpenFiles
@@ -24,6 +24,7 @@ from node.journal.snapshots.store import SnapshotStore
 if TYPE_CHECKING:
     from node.journal.io.storage import Storage
     from node.journal.limits import JournalLimits
+    from node.journal.passport import Keeper, Passport
     from node.journal.records import JournalIdentity
     from node.journal.recovery.recovery_marker import Marker
 
@@ -40,10 +41,15 @@ class RecoveredJournal:
     recovered: ReplayedLog
     marker: Marker | None
     reserve: Reserve
+    passport: Passport | None = None
 
 
 def take(
-    storage: Storage, identity: JournalIdentity, limits: JournalLimits, recover: str | None
+    storage: Storage,
+    identity: JournalIdentity,
+    limits: JournalLimits,
+    recover: str | None,
+    keeper: Keeper | None = None,
 ) -> RecoveredJournal:
     """Lock the folder and replay it; an empty one becomes a new journal.
 
@@ -59,7 +65,7 @@ def take(
         if marker is not None and not marker.emptied:
             marker = _set_aside(storage, marker)
         try:
-            found = _replay(storage, identity, limits, marker, reserve)
+            found = _replay(storage, identity, limits, marker, reserve, keeper)
             if recover is not None and marker is None:
                 _refuse_if_whole(storage, found)
         except JournalDamaged as damage:
@@ -68,7 +74,7 @@ def take(
             where = f"{damage.file} at byte {damage.offset}"
             logger.warning("event=journal_lost reason=%s: %s", where, damage.problem)
             marker = _set_aside(storage, recovery_marker.begin(storage, recover))
-            found = _replay(storage, identity, limits, marker, reserve)
+            found = _replay(storage, identity, limits, marker, reserve, keeper)
     except BaseException as problem:
         storage.unlock()
         if isinstance(problem, OSError):
@@ -87,12 +93,23 @@ def _marker(storage: Storage, recover: str | None) -> Marker | None:
         return recovery_marker.begin(storage, recover)
     if found is not None or recover is None:
         return found
-    others = {RESERVE_NAME, *notebook.NAMES, *wrong_state.NAMES}
-    names = (name for name in storage.listdir() if name not in others)
-    if all(map(recovery_marker.is_set_aside, names)):
+    if holds_nothing(storage):
         logger.warning("event=journal_lost reason=the folder %s is empty", storage.folder)
         return recovery_marker.begin(storage, recover)
     return None
+
+
+def holds_nothing(storage: Storage) -> bool:
+    """Whether nothing is there but what a node without a journal may have."""
+    others = {
+        RESERVE_NAME,
+        recovery_marker.MARKER_NAME,
+        *notebook.NAMES,
+        *passport.NAMES,
+        *wrong_state.NAMES,
+    }
+    names = (name for name in storage.listdir() if name not in others)
+    return all(map(recovery_marker.is_set_aside, names))
 
 
 def _set_aside(storage: Storage, marker: Marker) -> Marker:
@@ -109,7 +126,12 @@ def _replay(
     limits: JournalLimits,
     marker: Marker | None,
     reserve: Reserve,
+    keeper: Keeper | None,
 ) -> RecoveredJournal:
+    papers, empty = None, keeper is not None and holds_nothing(storage)
+    if keeper is not None:
+        names, recovering = storage.listdir(), marker is not None
+        papers = passport.prepare(storage, keeper, names, empty=empty, recovering=recovering)
     files = OpenFiles(storage, limits.open_segments)
     segments = Segments(
         storage,
@@ -123,6 +145,10 @@ def _replay(
         recovered = Recovery(
             storage, files, segments, identity, chunk_bytes=limits.replay_chunk_bytes
         ).run()
+        if papers is not None:
+            if not empty:
+                passport.write(storage, papers)
+            passport.end_orders(storage)
     except BaseException:
         segments.close()
         files.close()
@@ -137,7 +163,7 @@ def _replay(
         segment_bytes=limits.segment_bytes,
     )
     snapshots = SnapshotStore(entries)
-    return RecoveredJournal(segments, snapshots, recovered, marker, reserve)
+    return RecoveredJournal(segments, snapshots, recovered, marker, reserve, papers)
 
 
 def _refuse_if_whole(storage: Storage, found: RecoveredJournal) -> None:

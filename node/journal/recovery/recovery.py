@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from node.journal import notebook, records, wrong_state
+from node.journal import notebook, passport, records, wrong_state
 from node.journal.errors import (
     REMEDY,
     JournalDamaged,
@@ -64,6 +64,8 @@ class ReplayedLog:
     voted_for: str | None = None
     commit_index: int = 0
     cut_bytes: int = 0
+    memory: bytes = b""
+    """What the owner of the log noted last beside a commit hint."""
     catalog: Catalog = field(default_factory=Catalog)
 
     def below_base(self, position: int) -> bool:
@@ -128,7 +130,12 @@ class Recovery:
             if name.endswith(TEMPORARY_SUFFIX) and _is_ours(name.removesuffix(TEMPORARY_SUFFIX)):
                 self._storage.unlink(name)
         names = self._storage.listdir()
-        others = (MARKER_NAME, RESERVE_NAME, *notebook.NAMES, *wrong_state.NAMES)
+        others = (
+            *(MARKER_NAME, RESERVE_NAME),
+            *notebook.NAMES,
+            *passport.NAMES,
+            *wrong_state.NAMES,
+        )
         return [name for name in names if name not in others and not is_set_aside(name)]
 
     def _begin(self, names: list[str], mark: int) -> None:
@@ -259,7 +266,7 @@ class Recovery:
             self._segments.create(
                 first_index=meta.index + 1,
                 previous_term=meta.term,
-                preamble=Preamble(found.term, found.voted_for, found.commit_index),
+                preamble=Preamble(found.term, found.voted_for, found.commit_index, found.memory),
             )
             found.synced = self._segments.current.end
         elif not self._restarts_at(found, base):
@@ -321,6 +328,7 @@ def is_journal_file(name: str) -> bool:
     return (
         name in (MARK_NAME, MARKER_NAME, RESERVE_NAME)
         or name in notebook.NAMES
+        or name in passport.NAMES
         or is_set_aside(name)
         or _is_ours(name.removesuffix(TEMPORARY_SUFFIX))
     )
@@ -376,6 +384,7 @@ def _apply(found: ReplayedLog, head: RecordHead, payload: memoryview, position: 
             found.voted_for = str(payload, "utf-8") or None
         case records.COMMIT:
             found.commit_index = max(found.commit_index, head.log_index)
+            found.memory = bytes(payload) or found.memory
         case _:
             return f"a record of kind {head.kind}, which this version does not know"
     return None

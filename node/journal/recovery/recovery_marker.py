@@ -70,6 +70,12 @@ def begin(storage: Storage, stamp: str) -> Marker:
     return _write(storage, Marker(stamp, emptied=False))
 
 
+def begin_empty(storage: Storage, stamp: str) -> Marker:
+    """The journal that is here is new and empty, and stands for one that is lost. Returns when the
+    disk has it."""
+    return _write(storage, Marker(stamp, emptied=True))
+
+
 def finish(storage: Storage, marker: Marker) -> tuple[Marker, int]:
     """Set every file of the lost journal aside. Returns, when the disk has it, the marker as it
     is now and how many files there were."""

@@ -104,7 +104,7 @@ def test_a_healthy_cluster_has_no_finding() -> None:
         ),
         (with_node(leader="n3"), "leader", "warning", "cluster", "different leaders: n1, n3"),
         (with_node(applied=10), "log", "warning", "n2", "is 4990 entries behind"),
-        (with_node(recovering="n3"), "log", "warning", "n2", "rebuilding its journal"),
+        (with_node(recovering="n3"), "log", "warning", "n2", "does not count yet: it waits for n3"),
         (with_node(alarms=[ALARM]), "alarms", "error", "n2", "publishes are refused: its disk"),
         (
             with_node(alarms=[{**ALARM, "alarm": "descriptors_low"}]),

@@ -70,7 +70,7 @@ async def test_a_damaged_member_is_refused_then_recovers_while_the_others_serve(
             assert "recovering: waits for the terms of n3" in (await answer.json())["reason"]
         shown = await asyncio.to_thread(cli, "status", "--url", nodes.config.url)
         assert "recovering" in shown.out
-        assert f"{LOST} is rebuilding a lost journal and waits for the terms of n3" in shown.err
+        assert f"{LOST} does not count yet: it waits for the terms of n3" in shown.err
         nodes.kill(LOST)
 
         nodes.start("n3")

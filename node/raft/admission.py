@@ -1,0 +1,391 @@
+"""Who counts: members say which journal they have, and are judged by what is known of it.
+
+Owns the frames `journal` and `verdict` and what follows from them: whose votes and acknowledgements
+count, when an empty folder is a first start, when this member gives its own journal up. `roll.py`
+judges; what is known of the others is in the journal's passport and, of acknowledgements, in its
+commit hints. A member counts under a journal id that is new here only once the disk has it. Without
+a passport nothing is said and everyone counts. Must not know how entries are appended or applied.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from node.peers.message import MessageRefused
+from node.raft import rejoin
+from node.raft.errors import RaftStopped
+from node.raft.rebuilding import Rebuilding
+from node.raft.roll import (
+    Judgement,
+    Roll,
+    Row,
+    Said,
+    Standing,
+    State,
+    Verdict,
+    newcomer,
+    said_in,
+    twice,
+)
+
+if TYPE_CHECKING:
+    from node.journal.passport import Passport
+    from node.peers.message import Message, PeerNode
+    from node.raft.config import RaftConfig
+    from node.raft.environment import RaftEnvironment
+
+logger = logging.getLogger(__name__)
+
+ALWAYS: Final = frozenset({"journal", "verdict", "term_ask", "term_report"})
+"""Messages that are taken from each member."""
+
+SERVED: Final = ALWAYS | {"next_node_idx", "snapshot_ack", "room", "mark", "state_wanted"}
+"""Messages that are taken from a member that is brought up to date."""
+
+
+class MustRecover(RaftStopped):
+    """This member's journal lacks what it has promised. It is given up: started again, the member
+    recovers."""
+
+
+class Admission(Rebuilding):
+    """The part of a core that decides about journals."""
+
+    roll_class = Roll
+
+    def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
+        self._standings: dict[PeerNode, Standing] = {}
+        """Members whose word does not count as that of others does."""
+        self._said: dict[PeerNode, Said] = {}
+        """What the members say that are connected now."""
+        self._reported: dict[str, str] = {}
+        self._notes = environment.workers.notes
+        self._writing: Passport | None = None
+        self._begins = False
+        self._led_term = 0
+        papers = environment.journal.passport
+        memory = environment.journal.log.memory
+        others = {} if papers is None else papers.others
+        self.roll = self.roll_class(others, memory, count=len(config.peers) + 1)
+        super().__init__(config, environment)
+        self._opened = self.log.term, self.log.last_index
+        if papers is not None:
+            self.log.remember = self._remembered
+            self._explain()
+
+    # --- what this member says ---
+
+    def _own_state(self) -> State:
+        papers = self.journal.passport
+        assert papers is not None, "only a member with a passport says what it is"
+        if self.journal.recovering:
+            return State.RECOVERING
+        if isinstance(self.rejoin, rejoin.Waiting):
+            return State.COPY if papers.copied else State.NEW
+        untouched = self.log.term == 0 and self.log.last_index <= 1
+        return State.BEGUN if untouched else State.WHOLE
+
+    def _introduce(self, *nodes: PeerNode) -> None:
+        """Say which journal this is, to these or to all members that are connected."""
+        papers = self.journal.passport
+        if papers is None:
+            return
+        by_name = {node.id: node for node in self.nodes}
+        rows = {
+            name: Row(known, by_name[name] in self._said)
+            for name, known in self.roll.others.items()
+            if name in by_name
+        }
+        term, index = self._opened
+        said = Said(
+            papers.journal, papers.opens, papers.open_id, self._own_state(), term, index, rows
+        )
+        for node in nodes or self.nodes:
+            if self.peer_connected(node):
+                self.outbox.send_at_once(node, said.frame)
+
+    def _remembered(self) -> bytes:
+        """What the members have acknowledged, for the journal."""
+        for node in self.nodes:
+            self._note_acknowledged(node)
+        return self.roll.packed()
+
+    def _note_acknowledged(self, node: PeerNode) -> None:
+        progress = self.replication.peers[node]
+        if progress.match_index and progress.counted and node not in self._standings:
+            self.roll.acknowledged(node.id, self._led_term, progress.match_index)
+
+    def note_leadership(self) -> None:
+        """A new leadership begins: what was acknowledged to an earlier one is of its term."""
+        self._remembered()
+        self._led_term = self.term
+
+    # --- who counts ---
+
+    def admitted(self, node: PeerNode, message: Message) -> Message | None:
+        """The message as it counts, of a member that does not count as others do; None: it does
+        not."""
+        standing = self._standings.get(node)
+        if standing is None:
+            return message
+        if message["type"] not in (ALWAYS if standing is Standing.BARRED else SERVED):
+            return None
+        return message | {"counted": False} if message["type"] == "next_node_idx" else message
+
+    def on_journal(self, node: PeerNode, message: Message) -> bool:
+        """A member says which journal it has."""
+        if self.journal.passport is None:
+            return False
+        try:
+            said = said_in(message)
+        except ValueError as error:
+            raise MessageRefused(f"{node.id} sent a state of a journal that is none") from error
+        self._said[node] = said
+        if self._judge(node, said):
+            self._learn(node, said)
+        self._begin_together()
+        self._explain()
+        return True
+
+    def _judge(self, node: PeerNode, said: Said) -> bool:
+        """Judge a member that is connected. True where it is one that counts."""
+        self._note_acknowledged(node)
+        found = self.roll.judge(node.id, said, self._own_state())
+        known = self.roll.known(node.id)
+        if found.known != known:
+            self.roll.others[node.id] = found.known
+            if known.journal and found.known.journal != known.journal:
+                self._forget_progress(node)
+            self._write()
+        self._set_standing(node, self._standing(node, said, found))
+        if found.verdict is not None:
+            self._tell_verdict(node, said, found.verdict, found.reason)
+        return found.standing is Standing.COUNTED and said.state is State.WHOLE
+
+    def _standing(self, node: PeerNode, said: Said, found: Judgement) -> Standing:
+        """The standing that follows from a judgement, once the disk has what it stands on."""
+        papers = self.journal.passport
+        assert papers is not None, "judged by a member with a passport"
+        written = papers.others.get(node.id)
+        if found.standing is Standing.COUNTED and found.known.journal and (
+            written is None or written.journal != said.journal
+        ):  # fmt: skip
+            return Standing.SERVED
+        return found.standing
+
+    def _set_standing(self, node: PeerNode, standing: Standing) -> None:
+        if standing is Standing.COUNTED:
+            self._standings.pop(node, None)
+            self._reported.pop(node.id, None)
+            return
+        self._standings[node] = standing
+
+    def _forget_progress(self, node: PeerNode) -> None:
+        """Another journal has nothing of what was acknowledged from the one before."""
+        self.replication.forget(node)
+        self.match_index[node] = 0
+
+    def _tell_verdict(self, node: PeerNode, said: Said, verdict: Verdict, reason: str) -> None:
+        self.outbox.send_at_once(
+            node,
+            {
+                "type": "verdict",
+                "kind": int(verdict),
+                "journal": said.journal,
+                "open_id": said.open_id,
+                "reason": reason,
+            },
+        )
+        self._report(node.id, f"event=member_not_counted node={node.id} reason={reason}", verdict)
+
+    def _report(self, subject: str, line: str, verdict: Verdict) -> None:
+        """One line for each reason, with the fix."""
+        if self._reported.get(subject) != line:
+            self._reported[subject] = line
+            logger.warning("%s advice=%s", line, ADVICE[verdict])
+
+    # --- what members know of each other ---
+
+    def _learn(self, node: PeerNode, said: Said) -> None:
+        """Take what a member that counts knows of the others."""
+        by_name = {each.id: each for each in self.nodes}
+        for name, row in said.rows.items():
+            other = by_name.get(name)
+            if other is None or other == node:
+                continue
+            theirs = self._said.get(other)
+            live = theirs.open_id if theirs is not None else b""
+            if theirs is not None and twice(theirs, row):
+                self._twice(other, theirs, row, node)
+            elif self.roll.learn(name, row, live):
+                self._write()
+                if theirs is not None:
+                    self._judge(other, theirs)
+
+    def _twice(self, node: PeerNode, said: Said, row: Row, witness: PeerNode) -> None:
+        """Two processes of one journal live: the one that came later counts nowhere."""
+        reason = f"two processes of its journal run: one is connected to {witness.id}, one here"
+        line = f"event=member_twice node={node.id} reason={reason}"
+        self._report(f"{node.id} twice", line, Verdict.TWICE)
+        if newcomer(said, row):
+            self.roll.others[node.id] = replace(row.known, former=self.roll.known(node.id).former)
+            self._write()
+            self._set_standing(node, Standing.BARRED)
+            self._tell_verdict(node, said, Verdict.TWICE, reason)
+
+    def on_term_ask(self, node: PeerNode, message: Message) -> bool:
+        """See `Elections`; the journal in which that member recovers is on the disk first, for it
+        will count by that."""
+        said, papers = self._said.get(node), self.journal.passport
+        if papers is not None and said is not None and said.state is State.RECOVERING:
+            written = papers.others.get(node.id)
+            if written is None or written.next != said.journal:
+                return False  # It asks again.
+        return super().on_term_ask(node, message)
+
+    def on_response_vote(self, node: PeerNode, message: Message) -> bool:
+        self.roll.acknowledged(node.id, message["term"], 0)
+        return super().on_response_vote(node, message)
+
+    # --- the passport ---
+
+    @property
+    def notes_pending(self) -> bool:
+        return self._writing is not None
+
+    def _write(self, *, begins: bool = False) -> None:
+        """Bring what is known to the disk, off the event loop; `begins`: this journal is that of a
+        member once it is there."""
+        self._begins |= begins
+        if self._writing is not None:
+            return  # When that has ended, what is known then is written.
+        papers = self.journal.passport
+        assert papers is not None, "only a member with a passport learns"
+        begun = papers.begun or self._begins
+        papers = replace(papers, others=dict(self.roll.others), begun=begun)
+        self._writing = papers
+        self._notes.run(self.journal.writing_passport(papers), lambda error: self._written(error))
+
+    def _written(self, error: BaseException | None) -> None:
+        papers, self._writing = self._writing, None
+        assert papers is not None, "something was written"
+        self.enter()
+        if error is not None:
+            self.fail(RaftStopped(f"raft: the file `identity` cannot be written: {error}"))
+            return
+        self.journal.passport = papers
+        if papers.begun and isinstance(self.rejoin, rejoin.Waiting) and not papers.copied:
+            self._begun()
+        if papers.others != self.roll.others or self._begins > papers.begun:
+            self._write()
+        self._begin_together()
+        for node, said in list(self._said.items()):
+            if self._standings.get(node) is Standing.SERVED:
+                self._judge(node, said)
+        self._introduce()
+        self.ask_turn()
+
+    # --- the first start, and what became of this journal ---
+
+    def _begin_together(self) -> None:
+        """Begin the cluster where every member is here, empty, and says so."""
+        waiting = isinstance(self.rejoin, rejoin.Waiting) and self._own_state() is State.NEW
+        if not waiting or self._begins or len(self._said) < len(self.nodes):
+            return
+        if all(said.state in (State.NEW, State.BEGUN) for said in self._said.values()):
+            for node, said in self._said.items():
+                self.roll.others[node.id] = self.roll.first_seen(said)
+            self._write(begins=True)
+
+    def _begun(self) -> None:
+        """This journal is that of a member from now on."""
+        self.rejoin = None
+        self.election_deadline = self.clock() + self.election_timeout()
+        logger.info("event=begun advice=this folder belongs to the cluster from now on")
+
+    def on_verdict(self, node: PeerNode, message: Message) -> bool:
+        """A member says what it has found about this journal."""
+        papers = self.journal.passport
+        named = message["journal"], message["open_id"]
+        if papers is None or named != (papers.journal, papers.open_id):
+            return False
+        verdict, reason = message["kind"], message["reason"]
+        waits = isinstance(self.rejoin, rejoin.Waiting)
+        if verdict == Verdict.LOST and (self.rejoin is None or papers.copied):
+            self._give_up(node, reason)
+        elif verdict == Verdict.BEGAN and waits and not papers.copied:
+            self._recover(node, reason)
+        elif verdict == Verdict.ADMITTED and waits and not papers.copied and len(self.nodes) == 1:
+            self._write(begins=True)
+        elif verdict in (Verdict.UNKNOWN, Verdict.TWICE):
+            line = f"event=not_counted by={node.id} reason={reason}"
+            self._report(f"own {node.id}", line, Verdict(verdict))
+        return True
+
+    def _recover(self, node: PeerNode, reason: str) -> None:
+        """The folder is empty and its member was there before: get everything back."""
+        logger.warning("event=journal_lost by=%s reason=%s", node.id, reason)
+        self.journal.begin_recovery()
+        self.rejoin = rejoin.begin(self.config, self.rng)
+        self._introduce()
+
+    def _give_up(self, node: PeerNode, reason: str) -> None:
+        others = [each.id for each in self.nodes]
+        text = f"{node.id} has found that this journal must not be used: {reason}"
+        try:
+            rejoin.check_members(self.config.name, others)
+        except rejoin.RecoverRefused as refused:
+            raise RaftStopped(f"raft: {text}; {refused}") from None
+        self.journal.give_up()
+        raise MustRecover(f"raft: {text}; its files are set aside, and it recovers")
+
+    def recovered(self) -> None:
+        super().recovered()
+        self._introduce()
+
+    def _explain(self) -> None:
+        """Keep at hand what a member that waits with its first start waits for."""
+        waiting = self.rejoin
+        if not isinstance(waiting, rejoin.Waiting):
+            return
+        papers = self.journal.passport
+        said = {node.id: one.state for node, one in self._said.items()}
+        away = [node.id for node in self.nodes if node.id not in said]
+        waiting.explain(said_empty=_named(said, State.NEW, State.BEGUN), away=away,
+                        recovering=_named(said, State.RECOVERING, State.COPY),
+                        copied=papers is not None and papers.copied)  # fmt: skip
+
+    # --- connections ---
+
+    def connected(self, node: PeerNode) -> None:
+        self._said.pop(node, None)
+        self._standings.pop(node, None)
+        super().connected(node)
+        self._introduce(node)
+
+    def disconnected(self, node: PeerNode) -> None:
+        self._note_acknowledged(node)
+        was = self._said.pop(node, None)
+        self._standings.pop(node, None)
+        super().disconnected(node)
+        if was is not None and any(line.startswith("event=member_twice")
+                                   for line in self._reported.values()):  # fmt: skip
+            self._introduce()
+        self._explain()
+
+
+def _named(said: dict[str, State], *states: State) -> list[str]:
+    return sorted(name for name, state in said.items() if state in states)
+
+
+ADVICE: Final = {
+    Verdict.LOST: "it recovers, and needs all other members up for that",
+    Verdict.BEGAN: "it recovers, and needs all other members up for that",
+    Verdict.ADMITTED: "it gets everything from the other member",
+    Verdict.UNKNOWN: "start that member with --recover while all others are up, if its folder "
+    "is not the newest that it had",
+    Verdict.TWICE: "stop one of the two; if the other one is a copy, remove its folder",
+}
+"""What there is to do about a member that is not counted, and what happens if nothing is."""

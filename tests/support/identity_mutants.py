@@ -1,0 +1,122 @@
+"""Mutants of the rules about journals: each is a core without one of them (raft.md 5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from node.raft import rejoin
+from node.raft.core import Core
+from node.raft.roll import Judgement, Known, Roll, Said, Standing, State
+
+if TYPE_CHECKING:
+    from node.peers.message import PeerNode
+
+
+class BeginsAmongTheReachable(Core):
+    """A first start needs no more than the members that are there."""
+
+    def _begin_together(self) -> None:
+        if not self._begins and isinstance(self.rejoin, rejoin.Waiting):
+            self._write(begins=True)
+
+
+class BeginsEmpty(Core):
+    """An empty folder is that of a member, as with 0.1.0."""
+
+    def connected(self, node: PeerNode) -> None:
+        if isinstance(self.rejoin, rejoin.Waiting) and self._own_state() is State.NEW:
+            self.rejoin = None
+        super().connected(node)
+
+
+class _Forgetful(Roll):
+    def acknowledged(self, name: str, term: int, index: int) -> None:
+        pass
+
+
+class ForgetsAcknowledgements(Core):
+    """No acknowledgement is remembered."""
+
+    roll_class = _Forgetful
+
+
+class NotesNoAcknowledgements(Core):
+    """What was acknowledged is known in memory only."""
+
+    def _remembered(self) -> bytes:
+        return b""
+
+
+class _Uncounted(Roll):
+    def _what_it_lacks(self, name: str, known: Known, said: Said) -> str:
+        return super()._what_it_lacks(name, known, replace(said, opens=known.opens + 1))
+
+
+class CountsNoOpens(Core):
+    """How often a journal was opened says nothing."""
+
+    roll_class = _Uncounted
+
+
+class TrustsCopies(Core):
+    """A copy of files is as good as the folder itself."""
+
+    def connected(self, node: PeerNode) -> None:
+        if isinstance(self.rejoin, rejoin.Waiting) and self._own_state() is State.COPY:
+            self.rejoin = None
+        super().connected(node)
+
+
+class _Bold(Roll):
+    def judge(self, name: str, said: Said, own: State) -> Judgement:
+        return super().judge(name, said, State.WHOLE)
+
+
+class CopiesJudge(Core):
+    """A member without a voice judges the others all the same."""
+
+    roll_class = _Bold
+
+
+class _Credulous(Roll):
+    def judge(self, name: str, said: Said, own: State) -> Judgement:
+        found = super().judge(name, said, own)
+        if found.standing is Standing.BARRED and said.state is State.WHOLE:
+            return Judgement(Standing.COUNTED, Known(said.journal, said.opens, said.open_id))
+        return found
+
+
+class CountsUnknownJournals(Core):
+    """Whatever journal a member has counts as that of the member."""
+
+    roll_class = _Credulous
+
+
+class _Unlearning(Roll):
+    def _judge_member(self, name: str, known: Known, said: Said, own: State) -> Judgement:
+        return super()._judge_member(name, replace(known, former=()), said, own)
+
+
+class ForgetsFormerJournals(Core):
+    """A journal that was given up may come back as one that is only unknown."""
+
+    roll_class = _Unlearning
+
+
+class AdmitsNone(Core):
+    """An empty one of two waits for ever."""
+
+    def on_verdict(self, node: PeerNode, message: dict[str, object]) -> bool:
+        return False
+
+
+class _Suspicious(Roll):
+    def _what_it_lacks(self, name: str, known: Known, said: Said) -> str:
+        return "it was started again" if said.opens > known.opens else ""
+
+
+class TakesRestartsForLoss(Core):
+    """A journal that was opened again is taken for another."""
+
+    roll_class = _Suspicious
