@@ -39,13 +39,21 @@ class PeerRefused(NodeError):
     """A handshake that did not prove a member of this cluster; the reason is for our log only."""
 
 
-class PeerOutdated(PeerRefused):
-    """A hello of a member that does not speak the protocol in use. `answer` is no answer that it
-    takes, so that it writes a line about versions, which a closed connection does not make it."""
+class PeerAnswered(PeerRefused):
+    """A refusal that is answered before the connection is closed."""
 
     def __init__(self, problem: str, answer: Message) -> None:
         super().__init__(problem)
         self.answer = answer
+
+
+class PeerOutdated(PeerAnswered):
+    """A hello of a member that does not speak the protocol in use. `answer` is no answer that it
+    takes, so that it writes a line about versions, which a closed connection does not make it."""
+
+
+class PeerTwice(PeerAnswered):
+    """Another process of a member that is connected, and lives."""
 
 
 @dataclass(frozen=True, slots=True)

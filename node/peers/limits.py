@@ -81,3 +81,6 @@ ROWS_MAX: Final = 64
 
 FORMER_MAX: Final = 64
 """Journals that a member gave up, in such a description (`node/journal/passport.py`)."""
+
+VERDICT_TWICE: Final = 5
+"""The kind of a verdict that the connections themselves give (`node/raft/roll.py`)."""

@@ -25,6 +25,7 @@ from node.peers.accepting import Acceptor, listening_socket
 from node.peers.dialing import Dialing, DialingSockets
 from node.peers.frames import (
     HANDSHAKE_TYPES,
+    JOURNAL_ID_BYTES,
     TOLD_TYPES,
     Bytes,
     Decoder,
@@ -35,8 +36,9 @@ from node.peers.handshake import (
     DialerSide,
     Identity,
     ListenerSide,
-    PeerOutdated,
+    PeerAnswered,
     PeerRefused,
+    PeerTwice,
     new_incarnation,
 )
 from node.peers.message import MessageRefused, PeerNode
@@ -127,6 +129,17 @@ class PeerLink(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """Bytes that wait for the socket to take them."""
         return 0 if self._socket is None else self._socket.get_write_buffer_size()
+
+    @property
+    def lives(self) -> bool:
+        """Whether something was heard within the last second or two."""
+        return self._socket is not None and (self._heard or not self._silent_seconds)
+
+    def is_of(self, other: PeerLink) -> bool:
+        """Whether both are of one process, as far as such members say."""
+        own, its = self._side, other._side
+        both_tell = own.peer_tells and its.peer_tells
+        return own.peer_incarnation == its.peer_incarnation or not both_tell
 
     @property
     def peer_tells(self) -> bool:
@@ -243,9 +256,10 @@ class PeerLink(asyncio.BufferedProtocol):
             transport.close()
 
     def _refuse(self, error: Exception) -> None:
-        if self.proven or self._owner.may_log_refusal(self._host):
+        once = not self.proven or isinstance(error, PeerTwice)  # It dials again at once.
+        if not once or self._owner.may_log_refusal(self._host):
             logger.warning("raft: closing the connection of peer %s: %s", self.peer or "?", error)
-        if isinstance(error, PeerOutdated):
+        if isinstance(error, PeerAnswered):
             self._leave(*encode(error.answer))
         self.close()
 
@@ -529,6 +543,7 @@ class TcpTransport:
         """A member is there. An older connection of the same pair ends first."""
         self._unproven.pop(link, None)
         node = self._nodes[link.peer]
+        self._refuse_another(link)
         older = self._links.pop(link.peer, None)
         if older is not None:
             self.counters.connections_replaced_total += 1
@@ -538,6 +553,24 @@ class TcpTransport:
         self.versions.heard.discard(link.peer)
         link.node = node
         self._receiver.connected(node)
+
+    def _refuse_another(self, link: PeerLink) -> None:
+        """Raise `PeerTwice` for another process of a member whose connection lives: the one that
+        comes later is the copy. Of one that died without a word the connection soon does not."""
+        older = self._links.get(link.peer)
+        if older is None or not older.lives or older.is_of(link):
+            return
+        raise PeerTwice(
+            f"another process of {link.peer!r} is connected and lives; stop one of the two, and if "
+            "the other is a copy, remove its folder",
+            {
+                "type": "verdict",
+                "kind": limits.VERDICT_TWICE,
+                "journal": bytes(JOURNAL_ID_BYTES),
+                "open_id": bytes(JOURNAL_ID_BYTES),
+                "reason": "another process of this member is connected and lives",
+            },
+        )
 
     def link_said(self, link: PeerLink, message: Message | None) -> None:
         """A proven peer says what it can, or is one that does not. Raises `PeerRefused` where it

@@ -308,10 +308,14 @@ class Admission(Rebuilding):
     def on_verdict(self, node: PeerNode, message: Message) -> bool:
         """A member says what it has found about this journal."""
         papers = self.journal.passport
+        verdict, reason = message["kind"], message["reason"]
         named = message["journal"], message["open_id"]
+        if verdict == Verdict.TWICE:  # About this process, whatever its journal is.
+            line = f"event=twice by={node.id} reason={reason}"
+            self._report(f"own {node.id}", line, Verdict.TWICE)
+            return False
         if papers is None or named != (papers.journal, papers.open_id):
             return False
-        verdict, reason = message["kind"], message["reason"]
         waits = isinstance(self.rejoin, rejoin.Waiting)
         if verdict == Verdict.LOST and (self.rejoin is None or papers.copied):
             self._give_up(node, reason)
@@ -319,9 +323,9 @@ class Admission(Rebuilding):
             self._recover(node, reason)
         elif verdict == Verdict.ADMITTED and waits and not papers.copied and len(self.nodes) == 1:
             self._write(begins=True)
-        elif verdict in (Verdict.UNKNOWN, Verdict.TWICE):
+        elif verdict == Verdict.UNKNOWN:
             line = f"event=not_counted by={node.id} reason={reason}"
-            self._report(f"own {node.id}", line, Verdict(verdict))
+            self._report(f"own {node.id}", line, Verdict.UNKNOWN)
         return True
 
     def _recover(self, node: PeerNode, reason: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from node.journal.passport import Known
 from node.raft import rejoin
 from node.raft.core import Core
-from node.raft.roll import Judgement, Known, Roll, Said, Standing, State
+from node.raft.roll import Judgement, Roll, Said, Standing, State
 
 if TYPE_CHECKING:
     from node.peers.message import PeerNode
@@ -120,3 +121,11 @@ class TakesRestartsForLoss(Core):
     """A journal that was opened again is taken for another."""
 
     roll_class = _Suspicious
+
+
+CORES: dict[str, type[Core]] = {
+    name: found
+    for name, found in list(globals().items())
+    if isinstance(found, type) and issubclass(found, Core) and found is not Core
+}
+"""Every faulty core of this module, by its name."""

@@ -18,6 +18,7 @@ from tests.node.raft import (
     test_elections,
     test_equality,
     test_hazards,
+    test_identity,
     test_recover,
     test_room,
     test_slow_disk,
@@ -40,6 +41,7 @@ _TABLES = (
     test_slow_disk.RULES,
     test_recover.RULES,
     test_equality.RULES,
+    test_identity.RULES,
     test_wrong_state.RULES,
     test_room.RULES,
 )

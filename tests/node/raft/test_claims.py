@@ -14,6 +14,7 @@ from tests.node.raft import (
     test_elections,
     test_equality,
     test_hazards,
+    test_identity,
     test_recover,
     test_room,
     test_slow_disk,
@@ -23,12 +24,12 @@ from tests.node.raft import (
     test_wrong_state,
 )
 from tests.node.raft.stock_proofs import HAZARDS
-from tests.support import raft_mutants, raft_switches
+from tests.support import identity_mutants, raft_mutants, raft_switches
 from tests.support.pages import page, rows
 from tests.support.pytest_ids import ids, uncollected
 
 PAGE = page("raft")
-MUTANTS = {*raft_mutants.CORES, *raft_switches.SWITCHES}
+MUTANTS = {*raft_mutants.CORES, *identity_mutants.CORES, *raft_switches.SWITCHES}
 SCENARIOS = [
     (scenario.__name__, mutant.__name__)
     for table in (
@@ -39,6 +40,7 @@ SCENARIOS = [
         test_slow_disk.RULES,
         test_recover.RULES,
         test_equality.RULES,
+        test_identity.RULES,
         test_wrong_state.RULES,
         test_room.RULES,
     )

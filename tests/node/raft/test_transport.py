@@ -423,6 +423,23 @@ async def test_a_new_connection_of_a_peer_ends_the_old_one_first() -> None:
     await a.transport.close()
 
 
+async def test_another_process_of_a_member_that_lives_is_refused_until_that_one_is_gone() -> None:
+    ports = dict(zip("ab", free_ports(2), strict=True))
+    a, first = Member("a", ports), Member("b", ports)
+    await a.transport.start()
+    await first.transport.start()
+    await until(lambda: a.events == ["+b"])
+    second = Member("b", {"a": ports["a"], "b": free_ports(1)[0]})
+    await second.transport.start()
+    await until(lambda: second.received)
+    assert second.received[0][1]["kind"] == limits.VERDICT_TWICE
+    assert a.events == ["+b"]
+    await first.transport.close()
+    await until(lambda: a.events == ["+b", "-b", "+b"])
+    await second.transport.close()
+    await a.transport.close()
+
+
 async def test_silent_strangers_are_bounded_in_number_and_time(
     pair: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
