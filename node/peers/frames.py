@@ -103,21 +103,20 @@ def _id_or_none(value: object) -> bool:
 
 def _rows(value: object) -> bool:
     """Whether it is a list of what is known of a member's journal: name, id, opens, id of the open,
-    whether it is connected, ids of journals before."""
+    ids of journals before."""
     return (
         type(value) is list
         and len(value) <= limits.ROWS_MAX
         and all(
             type(row) is list
-            and len(row) == 6
+            and len(row) == 5
             and _name(row[0])
             and _id_or_none(row[1])
             and _uint(row[2])
             and _id_or_none(row[3])
-            and _bool(row[4])
-            and type(row[5]) is list
-            and len(row[5]) <= limits.FORMER_MAX
-            and all(map(_id_or_none, row[5]))
+            and type(row[4]) is list
+            and len(row[4]) <= limits.FORMER_MAX
+            and all(map(_id_or_none, row[4]))
             for row in value
         )
     )

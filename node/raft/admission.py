@@ -20,14 +20,11 @@ from node.raft.rebuilding import Rebuilding
 from node.raft.roll import (
     Judgement,
     Roll,
-    Row,
     Said,
     Standing,
     State,
     Verdict,
-    newcomer,
     said_in,
-    twice,
 )
 
 if TYPE_CHECKING:
@@ -92,11 +89,8 @@ class Admission(Rebuilding):
         papers = self.journal.passport
         if papers is None:
             return
-        by_name = {node.id: node for node in self.nodes}
         rows = {
-            name: Row(known, by_name[name] in self._said)
-            for name, known in self.roll.others.items()
-            if name in by_name
+            node.id: self.roll.others[node.id] for node in self.nodes if node.id in self.roll.others
         }
         term, index = self._opened
         said = Said(
@@ -210,30 +204,15 @@ class Admission(Rebuilding):
 
     def _learn(self, node: PeerNode, said: Said) -> None:
         """Take what a member that counts knows of the others."""
-        by_name = {each.id: each for each in self.nodes}
-        for name, row in said.rows.items():
-            other = by_name.get(name)
-            if other is None or other == node:
+        for other in self.nodes:
+            known = said.rows.get(other.id)
+            if known is None or other == node:
                 continue
             theirs = self._said.get(other)
-            live = theirs.open_id if theirs is not None else b""
-            if theirs is not None and twice(theirs, row):
-                self._twice(other, theirs, row, node)
-            elif self.roll.learn(name, row, live):
+            if self.roll.learn(other.id, known, connected=theirs is not None):
                 self._write()
                 if theirs is not None:
                     self._judge(other, theirs)
-
-    def _twice(self, node: PeerNode, said: Said, row: Row, witness: PeerNode) -> None:
-        """Two processes of one journal live: the one that came later counts nowhere."""
-        reason = f"two processes of its journal run: one is connected to {witness.id}, one here"
-        line = f"event=member_twice node={node.id} reason={reason}"
-        self._report(f"{node.id} twice", line, Verdict.TWICE)
-        if newcomer(said, row):
-            self.roll.others[node.id] = replace(row.known, former=self.roll.known(node.id).former)
-            self._write()
-            self._set_standing(node, Standing.BARRED)
-            self._tell_verdict(node, said, Verdict.TWICE, reason)
 
     def on_term_ask(self, node: PeerNode, message: Message) -> bool:
         """See `Elections`; the journal in which that member recovers is on the disk first, for it
@@ -371,12 +350,9 @@ class Admission(Rebuilding):
 
     def disconnected(self, node: PeerNode) -> None:
         self._note_acknowledged(node)
-        was = self._said.pop(node, None)
+        self._said.pop(node, None)
         self._standings.pop(node, None)
         super().disconnected(node)
-        if was is not None and any(line.startswith("event=member_twice")
-                                   for line in self._reported.values()):  # fmt: skip
-            self._introduce()
         self._explain()
 
 

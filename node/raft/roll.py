@@ -49,7 +49,7 @@ class Verdict(enum.IntEnum):
     UNKNOWN = 4
     """Its journal is known by no member that is here."""
     TWICE = 5
-    """Another process of this journal is connected."""
+    """Another process of this member is connected (`node/peers/transport.py`)."""
 
 
 class Standing(enum.Enum):
@@ -59,14 +59,6 @@ class Standing(enum.Enum):
     SERVED = "served"
     """It is brought up to date, and its word counts for nothing."""
     BARRED = "barred"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What a member knows of another one's journal, and whether it is connected to it now."""
-
-    known: Known
-    live: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +72,16 @@ class Said:
     state: State
     term: int
     index: int
-    rows: Mapping[str, Row]
+    rows: Mapping[str, Known]
 
     @property
     def frame(self) -> Message:
         """The message that says it."""
         rows = [
-            [name, row.known.journal, row.known.opens, row.known.open_id, row.live,
-             list(row.known.former)]
-            for name, row in self.rows.items() if row.known.journal
-        ]  # fmt: skip
+            [name, known.journal, known.opens, known.open_id, list(known.former)]
+            for name, known in self.rows.items()
+            if known.journal
+        ]
         return {
             "type": "journal",
             "journal": self.journal,
@@ -105,8 +97,8 @@ class Said:
 def said_in(message: Message) -> Said:
     """Read a message. Raises ValueError for a state that is none."""
     rows = {
-        name: Row(Known(journal, opens, open_id, former=tuple(former)), live)
-        for name, journal, opens, open_id, live, former in message["rows"]
+        name: Known(journal, opens, open_id, former=tuple(former))
+        for name, journal, opens, open_id, former in message["rows"]
     }
     return Said(
         message["journal"],
@@ -219,17 +211,16 @@ class Roll:
             )
         return ""
 
-    def learn(self, name: str, row: Row, live_open: bytes) -> bool:
-        """Take what another member knows of a third one, of which this one is connected to the
-        open `live_open` (empty: to none). True where that is news. What a process of that member
-        says itself is judged by `judge`."""
-        mine, theirs = self.known(name), row.known
+    def learn(self, name: str, theirs: Known, *, connected: bool) -> bool:
+        """Take what another member knows of a third one, which is `connected` here or not. True
+        where that is news. What a process of that member says itself is judged by `judge`."""
+        mine = self.known(name)
         if not theirs.journal or theirs.journal in mine.former:
             return False
         former = _former(mine.former, theirs.former)
         if not mine.journal or mine.journal in theirs.former:
             found = replace(theirs, next=mine.next, former=former)
-        elif mine.journal == theirs.journal and theirs.opens > mine.opens and not live_open:
+        elif mine.journal == theirs.journal and theirs.opens > mine.opens and not connected:
             found = replace(mine, opens=theirs.opens, open_id=theirs.open_id, former=former)
         else:
             found = replace(mine, former=former)
@@ -241,19 +232,6 @@ class Roll:
 
 
 NOTHING = Known()
-
-
-def twice(said: Said, row: Row) -> bool:
-    """Whether a process that is connected here and one that is connected to another member are two
-    of one journal."""
-    theirs = row.known
-    return row.live and theirs.journal == said.journal and theirs.open_id != said.open_id
-
-
-def newcomer(said: Said, row: Row) -> bool:
-    """Whether of these two the one that is connected here came later; of two that cannot be
-    ordered each is taken for that."""
-    return said.opens >= row.known.opens
 
 
 def _seen(known: Known, said: Said) -> Known:
