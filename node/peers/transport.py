@@ -383,6 +383,11 @@ class TcpTransport:
             return False
         return link.send(message)
 
+    def tells(self, node: PeerNode) -> bool:
+        """Whether the member on the connection to `node` knows the frames of protocol 5."""
+        link = self._links.get(node.id)
+        return link is not None and link.peer_tells
+
     def unsent_bytes(self, node: PeerNode) -> int:
         """Bytes for `node` that wait for its socket; 0 where there is no connection."""
         link = self._links.get(node.id)

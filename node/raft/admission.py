@@ -59,6 +59,7 @@ class Admission(Rebuilding):
         """What the members say that are connected now."""
         self._reported: dict[str, str] = {}
         self._notes = environment.workers.notes
+        self._transport = environment.transport
         self._writing: Passport | None = None
         self._begins = False
         self._led_term = 0
@@ -271,12 +272,17 @@ class Admission(Rebuilding):
     def _begin_together(self) -> None:
         """Begin the cluster where every member is here, empty, and says so."""
         waiting = isinstance(self.rejoin, rejoin.Waiting) and self._own_state() is State.NEW
-        if not waiting or self._begins or len(self._said) < len(self.nodes):
+        if not waiting or self._begins or not all(map(self._heard_of, self.nodes)):
             return
         if all(said.state in (State.NEW, State.BEGUN) for said in self._said.values()):
             for node, said in self._said.items():
                 self.roll.others[node.id] = self.roll.first_seen(said)
             self._write(begins=True)
+
+    def _heard_of(self, node: PeerNode) -> bool:
+        """Whether a member is here and has said what it is, or is of 0.1.0, which never does: among
+        those an empty folder is a first start, as it was."""
+        return node in self._said or (self.peer_connected(node) and not self._transport.tells(node))
 
     def _begun(self) -> None:
         """This journal is that of a member from now on."""
@@ -347,6 +353,8 @@ class Admission(Rebuilding):
         self._standings.pop(node, None)
         super().connected(node)
         self._introduce(node)
+        if self.journal.passport is not None:
+            self._begin_together()
 
     def disconnected(self, node: PeerNode) -> None:
         self._note_acknowledged(node)

@@ -32,6 +32,10 @@ class PeerTransport(Protocol):
     def send(self, node: PeerNode, message: Message) -> bool:
         """Send one message; False when there is no connection to `node`."""
 
+    def tells(self, node: PeerNode) -> bool:
+        """Whether the member on the connection to `node` says which journal it has; 0.1.0 does
+        not."""
+
     async def start(self) -> None:
         """Begin to accept and to dial. Raises OSError where the address is taken."""
 

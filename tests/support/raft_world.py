@@ -116,6 +116,9 @@ class SimTransport:
             self._owner.touched = True
             self._receiver.disconnected(PeerNode(peer), replaced=replaced)
 
+    def tells(self, node: PeerNode) -> bool:
+        return node.id not in self._network.silent
+
     def received(self, frame: Frame) -> None:
         self._receiver.receive(PeerNode(frame.source), frame.message())
 
@@ -133,6 +136,8 @@ class Network:
         self.held: list[Frame] = []
         self.intercept: Callable[[Frame], str] | None = None
         self.late = False
+        self.silent: set[str] = set()
+        """Members that say nothing of their journals, as 0.1.0."""
         self.delivered = 0
         self.late_delivered = 0
 
