@@ -160,7 +160,7 @@ class Roll:
         if said.state is State.RECOVERING:
             return Judgement(Standing.SERVED, replace(known, next=said.journal))
         if own not in (State.BEGUN, State.WHOLE):
-            # A member without a voice judges nobody: it only takes down what it hears first.
+            # A member without a voice judges no other: it only takes down what it hears first.
             first = not known.journal and said.state in (State.BEGUN, State.WHOLE)
             return Judgement(Standing.COUNTED, _seen(known, said) if first else known)
         if said.state is State.NEW:

@@ -96,7 +96,7 @@ def an_older_image_is_no_member(node_class: NodeClass = RaftNode) -> None:
 
 
 def acknowledgements_survive_restarts(node_class: NodeClass = RaftNode) -> None:
-    """What a member acknowledged is known after a restart of the one that it told."""
+    """What a member acknowledged is known after a restart of the one that it answered."""
     world = make(4, node_class)
     leader, old = world.elect("a"), world.nodes["c"]
     world.run(1.0)
