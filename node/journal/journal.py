@@ -98,7 +98,7 @@ class Journal:
         self._reserve = found.reserve
         self._keeper = keeper
         self.passport = found.passport
-        """Who this journal is; None where its owner keeps no passports."""
+        """The identity of this journal; None where its owner keeps no passports."""
         with contextlib.suppress(OSError):  # It is tried again, and its room counts as taken.
             self._reserve.make()
         self.log = DurableLog(storage, found, journal_limits, clock, self._cache, self._failstop)

@@ -46,7 +46,7 @@ FORMER_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of another member's journal: its id (empty: none is known), its opens, the id
+    """Knowledge of another member's journal: its id (empty: none is known), its opens, the id
     of the newest open, the id of the journal in which the member recovers (empty: it does not), and
     the ids of the journals that it gave up before."""
 
@@ -73,7 +73,7 @@ class Passport:
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """How passports are kept: `entropy` makes ids, `stamp` names the time in names of files.
+    """The way passports are kept: `entropy` makes ids, `stamp` names the time in names of files.
     `begins`: an empty folder is the first of its cluster; `adopts`: a copy is the journal itself.
     """
 

@@ -1,4 +1,4 @@
-"""Who counts: members say which journal they have, and are judged by what is known of it.
+"""Admission: members say which journal they have, and are judged by what is known of it.
 
 Owns the frames `journal` and `verdict` and what follows from them: whose votes and acknowledgements
 count, when an empty folder is a first start, when this member gives its own journal up. `roll.py`
@@ -23,7 +23,7 @@ from node.raft.roll import (
     Said,
     Standing,
     State,
-    Verdict,
+    Notice,
     said_in,
 )
 
@@ -56,7 +56,7 @@ class Admission(Rebuilding):
         self._standings: dict[PeerNode, Standing] = {}
         """Members whose word does not count as that of others does."""
         self._said: dict[PeerNode, Said] = {}
-        """What the members say that are connected now."""
+        """The words of the members that are connected now."""
         self._reported: dict[str, str] = {}
         self._notes = environment.workers.notes
         self._transport = environment.transport
@@ -102,7 +102,7 @@ class Admission(Rebuilding):
                 self.outbox.send_at_once(node, said.frame)
 
     def _remembered(self) -> bytes:
-        """What the members have acknowledged, for the journal."""
+        """The acknowledgements of the members, for the journal."""
         for node in self.nodes:
             self._note_acknowledged(node)
         return self.roll.packed()
@@ -182,7 +182,7 @@ class Admission(Rebuilding):
         self.replication.forget(node)
         self.match_index[node] = 0
 
-    def _tell_verdict(self, node: PeerNode, said: Said, verdict: Verdict, reason: str) -> None:
+    def _tell_verdict(self, node: PeerNode, said: Said, verdict: Notice, reason: str) -> None:
         self.outbox.send_at_once(
             node,
             {
@@ -195,8 +195,8 @@ class Admission(Rebuilding):
         )
         self._report(node.id, f"event=member_not_counted node={node.id} reason={reason}", verdict)
 
-    def _report(self, subject: str, line: str, verdict: Verdict) -> None:
-        """One line for each reason, with the fix."""
+    def _report(self, subject: str, line: str, verdict: Notice) -> None:
+        """Log a line for each reason, with the fix."""
         if self._reported.get(subject) != line:
             self._reported[subject] = line
             logger.warning("%s advice=%s", line, ADVICE[verdict])
@@ -295,22 +295,22 @@ class Admission(Rebuilding):
         papers = self.journal.passport
         verdict, reason = message["kind"], message["reason"]
         named = message["journal"], message["open_id"]
-        if verdict == Verdict.TWICE:  # About this process, whatever its journal is.
+        if verdict == Notice.TWICE:  # About this process, whatever its journal is.
             line = f"event=twice by={node.id} reason={reason}"
-            self._report(f"own {node.id}", line, Verdict.TWICE)
+            self._report(f"own {node.id}", line, Notice.TWICE)
             return False
         if papers is None or named != (papers.journal, papers.open_id):
             return False
         waits = isinstance(self.rejoin, rejoin.Waiting)
-        if verdict == Verdict.LOST and (self.rejoin is None or papers.copied):
+        if verdict == Notice.LOST and (self.rejoin is None or papers.copied):
             self._give_up(node, reason)
-        elif verdict == Verdict.BEGAN and waits and not papers.copied:
+        elif verdict == Notice.BEGAN and waits and not papers.copied:
             self._recover(node, reason)
-        elif verdict == Verdict.ADMITTED and waits and not papers.copied and len(self.nodes) == 1:
+        elif verdict == Notice.ADMITTED and waits and not papers.copied and len(self.nodes) == 1:
             self._write(begins=True)
-        elif verdict == Verdict.UNKNOWN:
+        elif verdict == Notice.UNKNOWN:
             line = f"event=not_counted by={node.id} reason={reason}"
-            self._report(f"own {node.id}", line, Verdict.UNKNOWN)
+            self._report(f"own {node.id}", line, Notice.UNKNOWN)
         return True
 
     def _recover(self, node: PeerNode, reason: str) -> None:
@@ -369,11 +369,11 @@ def _named(said: dict[str, State], *states: State) -> list[str]:
 
 
 ADVICE: Final = {
-    Verdict.LOST: "it recovers, and needs all other members up for that",
-    Verdict.BEGAN: "it recovers, and needs all other members up for that",
-    Verdict.ADMITTED: "it gets everything from the other member",
-    Verdict.UNKNOWN: "start that member with --recover while all others are up, if its folder "
+    Notice.LOST: "it recovers, and needs all other members up for that",
+    Notice.BEGAN: "it recovers, and needs all other members up for that",
+    Notice.ADMITTED: "it gets everything from the other member",
+    Notice.UNKNOWN: "start that member with --recover while all others are up, if its folder "
     "is not the newest that it had",
-    Verdict.TWICE: "stop one of the two; if the other one is a copy, remove its folder",
+    Notice.TWICE: "stop one of the two; if the other one is a copy, remove its folder",
 }
-"""What there is to do about a member that is not counted, and what happens if nothing is."""
+"""Advice about a member that is not counted, or the course without any."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class State(enum.IntEnum):
-    """What a member says of its journal."""
+    """The states of a journal, as its member says them."""
 
     NEW = 0
     """Empty, and perhaps in the place of one that is lost: it has no voice."""
@@ -32,16 +32,16 @@ class State(enum.IntEnum):
     """That of a member which has promised nothing yet."""
     WHOLE = 2
     RECOVERING = 3
-    """It replaces one that is lost (`rejoin.py`)."""
+    """In the place of one that is lost (`rejoin.py`)."""
     COPY = 4
     """A copy of files: it has no voice."""
 
 
-class Verdict(enum.IntEnum):
-    """What a member answers to one that it does not count."""
+class Notice(enum.IntEnum):
+    """The answers of a member to one that it does not count."""
 
     LOST = 1
-    """It lacks what it has promised: it has to recover."""
+    """Short of what it has promised: it has to recover."""
     BEGAN = 2
     """The cluster has begun: an empty journal stands for one that is lost."""
     ADMITTED = 3
@@ -53,17 +53,17 @@ class Verdict(enum.IntEnum):
 
 
 class Standing(enum.Enum):
-    """What a member is to another one."""
+    """The weight of a member's word for another one."""
 
     COUNTED = "counted"
     SERVED = "served"
-    """It is brought up to date, and its word counts for nothing."""
+    """Brought up to date, while its word counts for nothing."""
     BARRED = "barred"
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a member says of its own journal: its state, the term and the last index that it had at
+    """The words of a member on its own journal: its state, the term and the last index that it had at
     the open; and what it knows of the others."""
 
     journal: bytes
@@ -112,16 +112,16 @@ def said_in(message: Message) -> Said:
 
 
 class Judgement(NamedTuple):
-    """What comes of what a member said; `known` is to be remembered of it."""
+    """The outcome of what a member said; `known` is to be remembered of it."""
 
     standing: Standing
     known: Known
-    verdict: Verdict | None = None
+    verdict: Notice | None = None
     reason: str = ""
 
 
 class Roll:
-    """What one member knows of the journals of the others."""
+    """The knowledge of one member about the journals of the others."""
 
     def __init__(self, others: Mapping[str, Known], memory: bytes, *, count: int) -> None:
         """`memory`: what `packed` gave before; `count`: how many members the group has."""
@@ -138,7 +138,7 @@ class Roll:
         return bytes(msgpack.packb(rows)) if rows else b""
 
     def known(self, name: str) -> Known:
-        """What is known of a member."""
+        """Knowledge of a member."""
         return self.others.get(name, NOTHING)
 
     def acknowledged(self, name: str, term: int, index: int) -> None:
@@ -151,7 +151,7 @@ class Roll:
             self._acknowledged[name] = (journal, term, index)
 
     def first_seen(self, said: Said) -> Known:
-        """What is known of a member of a cluster that begins: what it says."""
+        """Knowledge of a member of a cluster that begins: its own words."""
         return Known(said.journal, said.opens, said.open_id)
 
     def judge(self, name: str, said: Said, own: State) -> Judgement:
@@ -167,7 +167,7 @@ class Roll:
             return self._judge_empty(known, said, own)
         if said.state is State.COPY:
             reason = "its folder is a copy of another one"
-            return Judgement(Standing.BARRED, known, Verdict.LOST, reason)
+            return Judgement(Standing.BARRED, known, Notice.LOST, reason)
         return self._judge_member(name, known, said, own)
 
     def _judge_empty(self, known: Known, said: Said, own: State) -> Judgement:
@@ -175,28 +175,28 @@ class Roll:
             return Judgement(Standing.SERVED, known)  # It will begin too.
         if self._count < limits.RECOVER_MEMBERS_MIN:
             return Judgement(
-                Standing.SERVED, _seen(known, said), Verdict.ADMITTED, "the other member is whole"
+                Standing.SERVED, _seen(known, said), Notice.ADMITTED, "the other member is whole"
             )
         reason = "its folder is empty, and the cluster has begun"
-        return Judgement(Standing.SERVED, known, Verdict.BEGAN, reason)
+        return Judgement(Standing.SERVED, known, Notice.BEGAN, reason)
 
     def _judge_member(self, name: str, known: Known, said: Said, own: State) -> Judgement:
         if said.journal in known.former:
             reason = "its journal is one that it has lost or given up before"
-            return Judgement(Standing.BARRED, known, Verdict.LOST, reason)
+            return Judgement(Standing.BARRED, known, Notice.LOST, reason)
         if said.journal == known.journal:
             reason = self._what_it_lacks(name, known, said)
             if reason:
-                return Judgement(Standing.BARRED, known, Verdict.LOST, reason)
+                return Judgement(Standing.BARRED, known, Notice.LOST, reason)
             return Judgement(Standing.COUNTED, _seen(known, said))
         unspoken = own is State.BEGUN and said.state is State.BEGUN
         if not known.journal or said.journal == known.next or unspoken:
             return Judgement(Standing.COUNTED, _seen(known, said))
         reason = f"its journal {said.journal.hex()[:8]} is not {known.journal.hex()[:8]}"
-        return Judgement(Standing.BARRED, known, Verdict.UNKNOWN, reason)
+        return Judgement(Standing.BARRED, known, Notice.UNKNOWN, reason)
 
     def _what_it_lacks(self, name: str, known: Known, said: Said) -> str:
-        """What shows that a journal is older than its member was; empty where nothing does."""
+        """Evidence that a journal is older than its member was; empty where nothing does."""
         if said.open_id == known.open_id:
             return ""  # The process that was known before.
         if said.opens < known.opens:

@@ -190,7 +190,7 @@ class SimFile:
 
 
 class Image(NamedTuple):
-    """What a volume held at a moment: its files, and the time of birth of its lock file."""
+    """The content of a volume at a moment: its files, and the time of birth of its lock file."""
 
     files: Mapping[str, bytes]
     birth: int

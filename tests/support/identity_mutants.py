@@ -43,7 +43,7 @@ class ForgetsAcknowledgements(Core):
 
 
 class NotesNoAcknowledgements(Core):
-    """What was acknowledged is known in memory only."""
+    """An acknowledgement is known in memory only."""
 
     def _remembered(self) -> bytes:
         return b""
@@ -55,7 +55,7 @@ class _Uncounted(Roll):
 
 
 class CountsNoOpens(Core):
-    """How often a journal was opened says nothing."""
+    """The number of its opens says nothing."""
 
     roll_class = _Uncounted
 

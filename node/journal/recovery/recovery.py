@@ -65,7 +65,7 @@ class ReplayedLog:
     commit_index: int = 0
     cut_bytes: int = 0
     memory: bytes = b""
-    """What the owner of the log noted last beside a commit hint."""
+    """The note of the log's owner that came last beside a commit hint."""
     catalog: Catalog = field(default_factory=Catalog)
 
     def below_base(self, position: int) -> bool:

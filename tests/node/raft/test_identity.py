@@ -43,7 +43,7 @@ def waits_for(node: SimNode) -> str:
 
 
 def standing(world: World, judge: str, other: str) -> Standing | None:
-    """What one member is to another; None: it counts."""
+    """The standing of one member with another; None: it counts."""
     found = raft_probe.core(world.nodes[judge].node)._standings
     return next((what for node, what in found.items() if node.id == other), None)
 
@@ -96,7 +96,7 @@ def an_older_image_is_no_member(node_class: NodeClass = RaftNode) -> None:
 
 
 def acknowledgements_survive_restarts(node_class: NodeClass = RaftNode) -> None:
-    """What a member acknowledged is known after a restart of the one that it answered."""
+    """An acknowledgement is known after a restart of the one that it answered."""
     world = make(4, node_class)
     leader, old = world.elect("a"), world.nodes["c"]
     world.run(1.0)
