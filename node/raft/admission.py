@@ -19,11 +19,11 @@ from node.raft.errors import RaftStopped
 from node.raft.rebuilding import Rebuilding
 from node.raft.roll import (
     Judgement,
+    Notice,
     Roll,
     Said,
     Standing,
     State,
-    Notice,
     said_in,
 )
 

@@ -63,8 +63,8 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The words of a member on its own journal: its state, the term and the last index that it had at
-    the open; and what it knows of the others."""
+    """The words of a member on its own journal: its state, the term and the last index that it had
+    at the open; and what it knows of the others."""
 
     journal: bytes
     opens: int
