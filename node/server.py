@@ -678,7 +678,7 @@ def not_ready(raft: RaftNode) -> str | None:
     """The reason why the node of `raft` should get no traffic, or None."""
     waits_for = raft.waits_for()
     if waits_for is not None:
-        return f"recovering: waits for {waits_for}"
+        return f"has no voice yet: waits for {waits_for}"
     if raft.differs:
         return "its state is not that of the majority, and is replaced by it"
     if raft.leader is None:

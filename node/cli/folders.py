@@ -6,6 +6,7 @@ next start follows it. Must not know how members judge each other's journals.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +19,12 @@ from node.config import load_config
 from node.journal import passport
 from node.journal.errors import JournalError
 from node.journal.io.storage import OsStorage
-from node.journal.recovery.open import holds_nothing
+from node.journal.recovery.open import holds_nothing, may_begin
+from node.journal.recovery.recovery import is_journal_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from node.config import NodeConfig
 
 Config = Annotated[
@@ -37,11 +41,15 @@ def init(config: Config, node: Names = None) -> None:
 
     For the first start of a cluster of one node, or of a larger one whose nodes cannot all be
     reached. Never for a node that has lost its disk: it gets everything back by an ordinary start.
+    A folder that holds a journal stays as it is.
     """
     for member in _members(config, node):
         check_data_dir(member)
-        order(member, passport.INIT_ORDER, empty=True)
-        output.say(f"{member.name}: {member.data_dir} begins a new cluster with its next start")
+        if begin(member):
+            said = f"{member.data_dir} begins a new cluster with its next start"
+        else:
+            said = f"{member.data_dir} holds a journal already, nothing is to do: start the node"
+        output.say(f"{member.name}: {said}")
 
 
 def adopt(config: Config, node: Names = None) -> None:
@@ -51,8 +59,29 @@ def adopt(config: Config, node: Names = None) -> None:
     again. Without it the node gives the copy up and gets everything from the others.
     """
     for member in _members(config, node):
-        order(member, passport.ADOPT_ORDER, empty=False)
+        with _locked(member) as storage:
+            if holds_nothing(storage):
+                raise CliError(
+                    f"{member.data_dir} of {member.name} holds no journal: copy it first, while its"
+                    " node is stopped"
+                )
+            _leave(storage, passport.ADOPT_ORDER)
         output.say(f"{member.name}: {member.data_dir} is its journal from the next start on")
+
+
+def begin(member: NodeConfig) -> bool:
+    """Have the next start of a node begin a new cluster; False where its folder holds a journal.
+    Raises CliError where that cannot be, as where other files are in it."""
+    with _locked(member) as storage:
+        if may_begin(storage):
+            _leave(storage, passport.INIT_ORDER)
+            return True
+        if any(map(is_journal_file, storage.listdir())):
+            return False
+        raise CliError(
+            f"{member.data_dir} of {member.name} holds other files, and no journal: move them away,"
+            " or correct its data_dir"
+        )
 
 
 def _members(config: Path, names: list[str] | None) -> list[NodeConfig]:
@@ -60,28 +89,24 @@ def _members(config: Path, names: list[str] | None) -> list[NodeConfig]:
     return [cluster.node(name) for name in names] if names else list(cluster.nodes)
 
 
-def order(member: NodeConfig, name: str, *, empty: bool) -> None:
-    """Leave an order in the folder of a node, which has to be `empty` or not. Raises CliError."""
-    folder = member.data_dir
-    if not folder.is_dir():
-        raise CliError(f"{member.name} has no folder {folder}: correct its data_dir")
-    storage = OsStorage(folder)
+@contextlib.contextmanager
+def _locked(member: NodeConfig) -> Iterator[OsStorage]:
+    """The folder of a node that does not run. Raises CliError."""
+    if not member.data_dir.is_dir():
+        raise CliError(f"{member.name} has no folder {member.data_dir}: correct its data_dir")
+    storage = OsStorage(member.data_dir)
     try:
         storage.lock()
         try:
-            if holds_nothing(storage) != empty:
-                raise CliError(_wrong(member, empty=empty))
-            if name not in storage.listdir():
-                storage.create(name).close()
-                storage.sync_folder()
+            yield storage
         finally:
             storage.unlock()
     except (JournalError, OSError) as error:
         raise CliError(f"{member.name}: {one_line(error)}") from error
 
 
-def _wrong(member: NodeConfig, *, empty: bool) -> str:
-    folder = member.data_dir
-    if empty:
-        return f"{folder} of {member.name} is not empty: start the node, or move its files away"
-    return f"{folder} of {member.name} holds no journal: copy it first, while its node is stopped"
+def _leave(storage: OsStorage, order: str) -> None:
+    """Leave an order for the next start; returns when the disk has it."""
+    if order not in storage.listdir():
+        storage.create(order).close()
+        storage.sync_folder()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from node.cli import observe
 from node.cli.checks import check_data_dir, check_ports
 from node.cli.errors import INTERRUPTED, CliError
-from node.cli.folders import order
+from node.cli.folders import begin
 from node.cli.limits import (
     AGREE_WAIT_S,
     KILL_WAIT_S,
@@ -38,7 +38,6 @@ from node.cli.processes import (
 )
 from node.cli.state import ClusterFolder, ClusterState, NodeState, state_of
 from node.config import BASE_PORT_DEFAULT, ClusterConfig, cluster_config
-from node.journal.passport import INIT_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from fifo.client.connection.options import Options
     from node.cli.observe import View
-    from node.config import NodeConfig
 
 NODES_DEFAULT = 3
 """Smallest cluster that tolerates the loss of one node."""
@@ -120,8 +118,9 @@ def start_all(folder: ClusterFolder, config: ClusterConfig, *, detach: bool) -> 
         check_ports(member, "stop what listens there, or choose others with --base-port")
         check_data_dir(member)
     if folder.existing_config() is None:
-        for member in config.nodes:
-            _begin(member)
+        for member in config.nodes:  # The files of a cluster that ran here before stay.
+            with contextlib.suppress(CliError):
+                begin(member)
     folder.write_config(config)
     state = state_of(config)
     if not detach:
@@ -132,12 +131,6 @@ def start_all(folder: ClusterFolder, config: ClusterConfig, *, detach: bool) -> 
         state = state.with_process(node.name, process)
         folder.save(state)
     return state
-
-
-def _begin(member: NodeConfig) -> None:
-    """Have an empty folder of a cluster that never ran begin it; any other stays as it is."""
-    with contextlib.suppress(CliError):
-        order(member, INIT_ORDER, empty=True)
 
 
 def start_one(

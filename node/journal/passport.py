@@ -87,8 +87,9 @@ def prepare(
     storage: Storage, keeper: Keeper, names: Collection[str], *, empty: bool, recovering: bool
 ) -> Passport:
     """Return the passport for this open of a locked folder that holds these names; `empty`: no
-    file of a journal is among them. It is on the disk, for an empty folder before anything else;
-    for any other `write` has to follow, once the journal is known to be whole.
+    file of a journal is among them. `write` has to follow once the journal is known to be whole.
+    In an empty folder it is on the disk before anything else, as one that has not begun: one that
+    has, and no journal beside it, is damage.
 
     Raises `JournalDamaged`, and OSError.
     """
@@ -96,11 +97,10 @@ def prepare(
     place = storage.place()
     if found is None:
         # Journals of 0.1.0 have no passport: they are members, whose id the others first see now.
-        begun = not empty or ((keeper.begins or INIT_ORDER in names) and not recovering)
-        found = Passport(keeper.entropy(ID_BYTES), 0, b"", begun, place)
+        found = Passport(keeper.entropy(ID_BYTES), 0, b"", not empty, place)
     elif empty and found.begun and not recovering:
         raise JournalDamaged(PASSPORT_NAME, 0, "all segments are gone", REMEDY)
-    elif empty and INIT_ORDER in names and not recovering:
+    if (keeper.begins or INIT_ORDER in names) and not recovering:
         found = replace(found, begun=True)
     adopts = keeper.adopts or ADOPT_ORDER in names or empty
     copied = not place.fits(found.place) and not adopts
@@ -112,7 +112,7 @@ def prepare(
         copied=copied,
     )
     if empty:
-        write(storage, opened)
+        write(storage, replace(opened, begun=False))
     return opened
 
 

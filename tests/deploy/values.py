@@ -39,6 +39,7 @@ SETS: Final[dict[str, Values]] = {
     "an image by its digest, a single node": {
         "users": [ADMIN],
         "replicas": 1,
+        "begin": True,
         "image": {"repository": "fifo", "digest": "sha256:" + "0a" * 32},
     },
     "users of the log, balancers": {

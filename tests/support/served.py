@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from node.cli.folders import init
 from node.config import ClusterConfig, to_toml
 from tests.support.cluster import eventually
 
@@ -33,6 +34,8 @@ class Served:
         self.address = str(self.me.client)
         self.host, self.port = self.me.client.host, self.me.client.port
         self.write(config)
+        if len(config.nodes) == 1:
+            init(self.file)  # One node alone begins nothing in an empty folder.
         self.start()
 
     def start(self) -> None:

@@ -112,6 +112,14 @@ def holds_nothing(storage: Storage) -> bool:
     return all(map(recovery_marker.is_set_aside, names))
 
 
+def may_begin(storage: Storage) -> bool:
+    """Whether no journal of a member is there, nor a part of one. Raises `JournalDamaged`."""
+    if holds_nothing(storage):
+        return True
+    papers = passport.read(storage)
+    return papers is not None and not papers.begun and recovery_marker.read_marker(storage) is None
+
+
 def _set_aside(storage: Storage, marker: Marker) -> Marker:
     marker, count = recovery_marker.finish(storage, marker)
     logger.warning(
@@ -146,7 +154,7 @@ def _replay(
             storage, files, segments, identity, chunk_bytes=limits.replay_chunk_bytes
         ).run()
         if papers is not None:
-            if not empty:
+            if papers.begun or not empty:
                 passport.write(storage, papers)
             passport.end_orders(storage)
     except BaseException:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import fifo
+from node.cli.folders import init
 from node.config import cluster_config
 from node.journal.limits import PREALLOCATION_BYTES
 from node.journal.reserve import RESERVE_NAME
@@ -135,6 +136,8 @@ async def test_a_read_only_disk_is_refused_at_start_with_a_clear_line(tmp_path: 
     with small_disk(tmp_path / SICK):
         config = cluster_config(1, free_base_port(), tmp_path)
         nodes = Nodes(config, tmp_path)
+        assert config.path is not None
+        init(config.path)
         for mode in ("rw", "ro", "rw"):
             remount(tmp_path / SICK, mode)
             nodes.start(SICK)

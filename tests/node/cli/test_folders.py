@@ -73,23 +73,35 @@ async def test_a_member_whose_folder_was_removed_comes_back_by_an_ordinary_start
 
 
 async def test_a_node_alone_begins_in_an_empty_folder_only_where_it_was_initialized(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = loopback_config(tmp_path, 1)
     with pytest.raises(RaftStopped, match="fifo cluster init"):
         await Node(config, "n1", asks_first=True).start()
     path = tmp_path / "cluster.toml"
     path.write_text(to_toml(config))
-    shutil.rmtree(config.node("n1").data_dir)
     init(path)
     node = Node(config, "n1", asks_first=True)
     await node.start()
     await node.stop()
-    with pytest.raises(CliError, match="is not empty"):
-        init(path)
+    capsys.readouterr()
+    init(path)
+    assert "holds a journal already" in capsys.readouterr().out
     again = Node(config, "n1", asks_first=True)
     await again.start()
     await again.stop()
+
+
+def test_a_folder_with_other_files_begins_nothing(tmp_path: Path) -> None:
+    config = cluster_config(1, 7100, tmp_path)
+    path = tmp_path / "cluster.toml"
+    path.write_text(to_toml(config))
+    folder = config.node("n1").data_dir
+    folder.mkdir(parents=True)
+    (folder / "thesis.txt").touch()
+    with pytest.raises(CliError, match="holds other files, and no journal"):
+        init(path)
+    assert [one.name for one in folder.iterdir() if one.name != "lock"] == ["thesis.txt"]
 
 
 def test_an_order_for_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

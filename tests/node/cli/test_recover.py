@@ -67,7 +67,7 @@ async def test_a_damaged_member_is_refused_then_recovers_while_the_others_serve(
             session.get(f"http://{member.http}/health/ready") as answer,
         ):
             assert answer.status == 503
-            assert "recovering: waits for the terms of n3" in (await answer.json())["reason"]
+            assert "has no voice yet: waits for the terms of n3" in (await answer.json())["reason"]
         shown = await asyncio.to_thread(cli, "status", "--url", nodes.config.url)
         assert "recovering" in shown.out
         assert f"{LOST} does not count yet: it waits for the terms of n3" in shown.err

@@ -88,7 +88,11 @@ async def test_a_node_alone_in_its_cluster_is_alive_and_not_ready(tmp_path: Path
         node: Node = cluster.nodes["n1"]
         assert (await asked(node.me.http, "/health/live"))[0] == 200
         status, body = await asked(node.me.http, "/health/ready")
-        assert (status, body["reason"]) == (503, "no leader known")
+        assert status == 503
+        assert body["reason"].startswith(
+            "has no voice yet: waits for a member that has its journal"
+        )
+        assert "not reached: n2, n3" in body["reason"]
     finally:
         await cluster.stop()
 
@@ -99,7 +103,7 @@ def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> N
     for behind, waits_for, reason in (
         (1_000, None, None),
         (1_001, None, "1001 entries behind"),
-        (0, "the terms of n2", "recovering: waits for the terms of n2"),
+        (0, "the terms of n2", "has no voice yet: waits for the terms of n2"),
     ):
         raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=5_000 - behind)
         raft.waits_for, raft.differs = (lambda told=waits_for: told), False

@@ -1,0 +1,85 @@
+"""Passports on a simulated disk: first starts that end anywhere, and folders that may begin."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from node.journal.journal import Journal
+from node.journal.passport import ID_BYTES, INIT_ORDER, Keeper, read
+from node.journal.recovery.open import holds_nothing, may_begin
+from node.testing.disk import PowerCut, SimStorage
+from tests.support.journals import CLUSTER, NODE, SMALL
+
+pytestmark = pytest.mark.slow
+
+STAMP = "20261124T020000Z"
+
+
+def keeper(seed: int, *, begins: bool = False) -> Keeper:
+    rng = random.Random(seed)
+    return Keeper(rng.randbytes, lambda: STAMP, begins=begins)
+
+
+def opened(storage: SimStorage, kept: Keeper, recover: str | None = None) -> Journal:
+    return Journal.open(
+        storage, cluster_id=CLUSTER, node=NODE, limits=SMALL, keeper=kept, recover=recover
+    )
+
+
+def disk(*, ordered: bool, stops_at: int | None = None) -> SimStorage:
+    """An empty disk, perhaps with the order of `fifo cluster init`, and the end of its power."""
+    storage = SimStorage()
+    if ordered:
+        storage.replace(INIT_ORDER, b"")
+
+    def hook(operation: str, name: str) -> None:
+        if stops_at is not None and storage.operations > stops_at:
+            raise PowerCut
+
+    storage.hook = hook
+    return storage
+
+
+@pytest.mark.parametrize("ordered", [True, False], ids=["init", "alone"])
+def test_a_first_start_that_power_ends_anywhere_begins_at_the_next(ordered: bool) -> None:
+    whole = disk(ordered=ordered)
+    opened(whole, keeper(0, begins=not ordered)).close()
+    for number in range(whole.operations):
+        storage = disk(ordered=ordered, stops_at=number)
+        kept = keeper(number, begins=not ordered)
+        with pytest.raises(PowerCut):
+            opened(storage, kept).close()
+        storage.power_loss(random.Random(number))
+        journal = opened(storage, kept)
+        assert journal.passport is not None
+        assert journal.passport.begun, number
+        assert INIT_ORDER not in storage.listdir()
+
+
+def test_a_folder_in_which_a_node_waited_may_begin_and_one_of_a_member_may_not() -> None:
+    storage, kept = SimStorage(), keeper(1)
+    assert may_begin(storage)
+    waiting = opened(storage, kept)
+    assert waiting.passport is not None
+    assert len(waiting.passport.journal) == ID_BYTES
+    assert not waiting.passport.begun
+    waiting.close()
+    assert not holds_nothing(storage)
+    assert may_begin(storage)
+    storage.replace(INIT_ORDER, b"")
+    opened(storage, kept).close()
+    found = read(storage)
+    assert found is not None
+    assert (found.begun, found.journal) == (True, waiting.passport.journal)
+    assert not may_begin(storage)
+
+
+def test_a_folder_of_a_member_that_recovers_may_not_begin() -> None:
+    storage = SimStorage()
+    opened(storage, keeper(2), recover=STAMP).close()
+    found = read(storage)
+    assert found is not None
+    assert not found.begun
+    assert not may_begin(storage)
