@@ -29,3 +29,7 @@ class BackupDamaged(BackupError):
 
 class RestoreRefused(BackupError):
     """A restore that would do harm, or cannot be done; nothing has been changed."""
+
+
+class RebuildRefused(BackupError):
+    """A rebuild that would lose more than it must, or cannot be done; nothing has been changed."""

@@ -18,6 +18,7 @@ from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
 from node.cli.listing import Watch, repeat
 from node.cli.processes import pause_between_polls, wait_gone
+from node.cli.rebuild import rebuild
 from node.cli.removal import remove_cluster
 from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.state import FOLDER_DEFAULT, ClusterFolder, state_of
@@ -265,6 +266,9 @@ def logs(
 
 app.command(epilog="Example: fifo cluster init --config cluster.toml --node n1")(folders.init)
 app.command(epilog="Example: fifo cluster adopt --config cluster.toml --node n2")(folders.adopt)
+app.command(
+    epilog="Example: fifo cluster rebuild --config cluster.toml --from n1 --lost n2 --lost n3"
+)(rebuild)
 
 
 def _start(

@@ -68,7 +68,7 @@ def _refuse_running(cluster: ClusterConfig) -> None:
     addresses = [(node, address) for node in cluster.nodes for address in (node.client, node.peer)]
 
     async def look() -> list[bool]:
-        return await asyncio.gather(*(_answers(address) for _, address in addresses))
+        return await asyncio.gather(*(listens(address) for _, address in addresses))
 
     for (node, address), answers in zip(addresses, asyncio.run(look()), strict=True):
         if answers:
@@ -79,7 +79,8 @@ def _refuse_running(cluster: ClusterConfig) -> None:
             )
 
 
-async def _answers(address: Address) -> bool:
+async def listens(address: Address) -> bool:
+    """Whether anything listens there."""
     try:
         async with asyncio.timeout(OBSERVE_TIMEOUT_S):
             _, writer = await asyncio.open_connection(address.host, address.port)

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 NUMBER_BITS: Final = 61
 """Of the number of a question: no answer to an earlier process is taken for one to this."""
 
+GONE: Final = "where a majority is gone for good, `fifo cluster rebuild` (docs/operating.md)"
+
 Leads = tuple[str, int]
 """The leader as last heard, and its term."""
 
@@ -52,7 +54,7 @@ def check_members(name: str, others: Iterable[str]) -> None:
     raise RecoverRefused(
         f"{name} cannot recover: it is the only member, so no other one has its messages; keep the "
         "folder for a rescue, and go on with an exact copy made while the node was stopped, "
-        'or with an empty folder and without the messages (docs/storage.md, "Damage")'
+        'or with an empty folder, `fifo cluster init`, and no messages (docs/storage.md, "Damage")'
     )
 
 
@@ -132,7 +134,12 @@ class Rejoin:
         """Describe what has to happen next."""
         if self.floor is None:
             missing = ", ".join(sorted(self._others - self._reports.keys()))
-            return f"the terms of {missing}: every other member has to report its own"
+            return f"the terms of {missing}: every other member has to report its own; {GONE}"
+        without = self._recovering | self._recovering_before
+        voters = len(self._others) - len(without)
+        if leads is None and 2 * voters <= len(self._others) + 1:
+            lost = ", ".join(sorted(without))
+            return f"a majority with journals of their own; also without: {lost}; {GONE}"
         if leads is None or leads[1] <= self.floor:
             asked = f"; {leads[0]} was asked to hand over" if leads is not None else ""
             return f"a leader elected in a term above {self.floor}{asked}"
@@ -180,7 +187,7 @@ class Waiting(Rejoin):
         missing = f"; not reached: {', '.join(away)}" if away else ""
         empty = f"; empty too: {', '.join(said_empty)}" if said_empty else ""
         if recovering:
-            empty += f"; without a journal of their own: {', '.join(recovering)}"
+            empty += f"; without a journal of their own: {', '.join(recovering)}, and {GONE}"
         if copied:
             self.why = (
                 "a member that has its journal: this folder is a copy of another one, and recovers "

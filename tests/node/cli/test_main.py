@@ -97,7 +97,7 @@ ALL = list(commands())
 
 
 def test_the_command_line_has_exactly_these_commands() -> None:
-    cluster = "start status stop clean kill pause resume restart logs"
+    cluster = "start status stop clean kill pause resume restart logs init adopt rebuild"
     queue = "declare list show update purge delete pause resume"
     single = (
         "serve status publish consume peek locks delayed dead-letters consumers producers redrive"

@@ -314,7 +314,9 @@ def report(rejoin: Rejoin, peer: str, term: int, *, recovering: bool = False) ->
 
 def test_everybody_has_to_answer_and_the_highest_term_counts() -> None:
     rejoin = Rejoin(["b", "c"], random.Random(1))
-    assert rejoin.waits_for(None) == "the terms of b, c: every other member has to report its own"
+    missing = "the terms of b, c: every other member has to report its own; "
+    assert rejoin.waits_for(None).startswith(missing)
+    assert "where a majority is gone for good, `fifo cluster rebuild`" in rejoin.waits_for(None)
     assert not report(rejoin, "b", 7)
     assert rejoin.floor is None
     assert not rejoin.reported("c", {"number": 0, "term": 9, "recovering": False})
@@ -338,6 +340,18 @@ def test_after_another_one_said_that_it_recovers_the_rest_is_asked_again() -> No
     report(rejoin, "d", 3)
     assert report(rejoin, "e", 3)
     assert rejoin.floor == 6
+
+
+def test_members_without_a_majority_that_has_its_journals_say_so() -> None:
+    rejoin = Rejoin(["b", "c"], random.Random(4))
+    for _ in range(2):
+        report(rejoin, "b", 3)
+        report(rejoin, "c", 0, recovering=True)
+    assert rejoin.floor == 3
+    waits_for = rejoin.waits_for(None)
+    assert "a majority with journals of their own; also without: c; " in waits_for
+    assert "`fifo cluster rebuild`" in waits_for
+    assert "the log of b" in rejoin.waits_for(("b", 4)), "a leader proves that there is one"
 
 
 def test_questions_are_repeated_and_only_the_leader_is_asked_to_hand_over() -> None:

@@ -1,0 +1,179 @@
+"""Remains of a cluster that lost its majority: the log of a member that is stopped.
+
+Owns the end of such a log, the choice of the member to go on from, and the state at that end as a
+backup. Must not know commands, or how members that run are asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fifo.machine.contract import Machine, SnapshotError, live_entries, snapshot_chunks
+from node.backup.errors import RebuildRefused
+from node.backup.file import About, Backup, BackupWriter
+from node.broker.machine_host import MachineHost
+from node.config import to_toml
+from node.journal import limits as journal_limits
+from node.journal.journal import Journal
+from node.journal.recovery.open import may_begin
+from node.raft import command_of
+
+if TYPE_CHECKING:
+    from node.config import ClusterConfig
+    from node.journal.io.storage import Storage
+    from node.journal.snapshots.file import SnapshotMeta
+
+_COMMAND = command_of(())
+"""First bytes of an entry that is the machine's."""
+
+
+class End(NamedTuple):
+    """The end of a log. Of two, the greater one has all that a majority can have confirmed."""
+
+    term: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.term}:{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Bounds of what a rebuild loses: the end of the log, and the time of its last entry."""
+
+    end: End
+    confirmed: int
+    """Index of the last entry that the member knew to be committed."""
+    wall_ms: int
+
+
+@contextlib.contextmanager
+def remains(storage: Storage, config: ClusterConfig, name: str) -> Iterator[Journal]:
+    """The journal of a member that is stopped. Raises `RebuildRefused` where the folder holds
+    none that counts, and JournalError."""
+    if may_begin(storage):
+        raise RebuildRefused(f"the folder of {name} is empty")
+    journal = Journal.open(storage, cluster_id=config.cluster_id, node=name)
+    try:
+        if journal.recovering:
+            raise RebuildRefused(
+                f"{name} has lost its journal, and was about to get it from the others: what its"
+                " folder holds is a part of that"
+            )
+        if journal.wrong_state is not None:
+            raise RebuildRefused(f"the state of {name} was found to differ from that of the others")
+        yield journal
+    finally:
+        journal.close()
+
+
+def end_of(journal: Journal) -> End:
+    """The end of its log."""
+    log = journal.log
+    return End(log.last_term, log.last_index)
+
+
+def check(config: ClusterConfig, source: str, ends: Mapping[str, End], lost: Sequence[str]) -> None:
+    """Raise `RebuildRefused` where going on from `source` loses more than it must. `ends`: of all
+    members whose journal is whole; `lost`: those whose journal is gone for good."""
+    names = [node.name for node in config.nodes]
+    whole = [name for name in names if name in ends]
+    if 2 * len(whole) > len(names):
+        raise RebuildRefused(
+            f"{_list(whole)} {_are(whole)} a majority of {len(names)}, so nothing is lost: start"
+            f" {_them(whole)}, and the others with empty folders: those get everything back"
+        )
+    if len(names) == 2:
+        raise RebuildRefused(
+            f"of two members {whole[0]} has everything that was confirmed: start it, and the other"
+            " one with an empty folder"
+        )
+    unknown = [name for name in names if name not in ends and name not in lost]
+    if unknown:
+        raise RebuildRefused(
+            f"nothing is known of {_list(unknown)}, which may have more than {source}: on"
+            f" {_its(unknown)} machine, run this with --from {unknown[0]}, and give here what it"
+            f" says, as --end {unknown[0]}=TERM:INDEX; or, where the disk is gone for good, --lost"
+            f" {unknown[0]}"
+        )
+    best = max(whole, key=lambda name: (ends[name], name == source))
+    if best != source:
+        raise RebuildRefused(
+            f"{best} has more: it ends with entry {ends[best].last} of term {ends[best].term},"
+            f" {source} with entry {ends[source].last} of term {ends[source].term}; go on from it:"
+            f" --from {best}"
+        )
+
+
+def write(
+    journal: Journal, config: ClusterConfig, name: str, path: Path, version: str, now_ms: int
+) -> tuple[Backup, Losses]:
+    """Write the state at the end of a log as a backup. Raises BackupError and JournalError, and
+    leaves nothing then. `now_ms`: the time of a log that has no entry left to say one."""
+    host = MachineHost(Machine(), lambda index: memoryview(journal.log.read(index))[1:])
+    wall_ms = _applied(journal, host) or now_ms
+    about = About(
+        cluster=config.name,
+        node=name,
+        version=version,
+        cluster_ms=host.machine.cluster_time_ms,
+        wall_ms=wall_ms,
+        configuration=to_toml(config),
+    )
+    end = end_of(journal)
+    writer = BackupWriter(path, config.cluster_id, end.last, about)
+    try:
+        frozen = host.machine.freeze()
+        for piece in snapshot_chunks(frozen):
+            writer.add_state(piece)
+        for indexes in live_entries(frozen):
+            for index in indexes:
+                writer.add_entry(index, journal.log.read(index)[len(_COMMAND) :])
+        made = writer.publish()
+    finally:
+        writer.abort()
+    return made, Losses(end, journal.log.commit_hint(), wall_ms)
+
+
+def _applied(journal: Journal, host: MachineHost) -> int:
+    """Apply the newest snapshot and all entries behind it. The wall time of the last one; 0 where
+    no entry says it."""
+    meta, first, wall_ms = journal.snapshot, 1, 0
+    if meta is not None:
+        try:
+            for _ in host.restore(_state_of(journal, meta)):
+                pass
+        except SnapshotError as error:
+            raise RebuildRefused(f"the snapshot {meta.name} cannot be read: {error}") from error
+        first = meta.index + 1
+    for index in range(first, journal.log.last_index + 1):
+        command = journal.log.read(index)
+        if command.startswith(_COMMAND):
+            unpacked, _, _ = host.apply(index, memoryview(command)[len(_COMMAND) :])
+            wall_ms = unpacked.wall_ms
+    return wall_ms
+
+
+def _state_of(journal: Journal, meta: SnapshotMeta) -> Iterator[bytes]:
+    for offset in range(0, meta.state_bytes, journal_limits.STATE_PIECE_BYTES):
+        yield journal.read_state(meta, offset, journal_limits.STATE_PIECE_BYTES)
+
+
+def _list(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _its(names: Sequence[str]) -> str:
+    return "its" if len(names) == 1 else "each one's"

@@ -1,0 +1,157 @@
+"""A majority that is lost: which member to go on from, and the cluster that begins with its log."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import fifo
+from node.backup.errors import RebuildRefused
+from node.backup.file import Backup
+from node.backup.remains import End, check, end_of, remains
+from node.backup.restoring import state_of
+from node.cli.errors import CliError
+from node.cli.rebuild import rebuild
+from node.cli.restore import restore
+from node.config import ClusterConfig, cluster_config, cluster_id_of, to_toml
+from node.journal.passport import Keeper
+from node.raft import Journal
+from node.testing.disk import SimStorage
+from tests.support.cluster import LocalCluster, loopback_config
+
+pytestmark = pytest.mark.slow
+
+
+def refusal(
+    ends: Mapping[str, End], lost: Sequence[str], source: str = "n1", count: int = 3
+) -> str:
+    """The words of a refusal; empty where there is none."""
+    try:
+        check(cluster_config(count, 7100, Path("/nowhere")), source, ends, lost)
+    except RebuildRefused as refused:
+        return str(refused)
+    return ""
+
+
+def test_the_member_to_go_on_from_is_the_one_with_the_greatest_end() -> None:
+    n1, n2 = End(7, 1204), End(6, 1300)
+    assert refusal({"n1": n1}, ["n2", "n3"]) == ""
+
+    def of_five(ends: Mapping[str, End], source: str = "n1") -> str:
+        return refusal(ends, ["n3", "n4", "n5"], source, count=5)
+
+    assert of_five({"n1": n1, "n2": n2}) == "", "a later term, though a shorter log"
+    assert of_five({"n1": n1, "n2": n1}) == ""
+    assert "n1 has more" in of_five({"n1": n1, "n2": n2}, "n2")
+    assert "--from n2" in of_five({"n1": n1, "n2": End(7, 1205)})
+
+
+def test_a_majority_that_is_left_needs_no_rebuild() -> None:
+    end = End(7, 1204)
+    assert "n1 and n3 are a majority of 3" in refusal({"n1": end, "n3": end}, ["n2"])
+    assert "n1 is a majority of 1" in refusal({"n1": end}, [], count=1)
+    assert "of two members n1 has everything" in refusal({"n1": end}, ["n2"], count=2)
+
+
+def test_a_member_of_which_nothing_is_known_may_have_more() -> None:
+    assert "nothing is known of n3" in refusal({"n1": End(7, 1204)}, ["n2"])
+    assert "nothing is known of n2 and n3" in refusal({"n1": End(7, 1204)}, [])
+
+
+def opened(storage: SimStorage, config: ClusterConfig, recover: str | None = None) -> Journal:
+    keeper = Keeper(lambda count: bytes(count), lambda: "20261124T020000Z")
+    return Journal.open(
+        storage, cluster_id=config.cluster_id, node="n1", keeper=keeper, recover=recover
+    )
+
+
+@pytest.mark.parametrize("recover", [None, "20261124T020000Z"], ids=["waiting", "recovering"])
+def test_a_folder_without_a_journal_of_its_own_is_no_source(
+    tmp_path: Path, recover: str | None
+) -> None:
+    config, storage = cluster_config(3, 7100, tmp_path), SimStorage()
+    with pytest.raises(RebuildRefused, match="is empty"), remains(storage, config, "n1"):
+        pass
+    assert storage.listdir() == []
+    opened(storage, config, recover).close()
+    words = "is empty" if recover is None else "has lost its journal"
+    with pytest.raises(RebuildRefused, match=words), remains(storage, config, "n1"):
+        pass
+
+
+def run(command: Callable[..., None], **options: object) -> asyncio.Future[None]:
+    """A command on another thread: it has an event loop of its own."""
+    return asyncio.ensure_future(asyncio.to_thread(command, **options))
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_a_cluster_goes_on_from_the_one_member_that_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the commands of docs/operating.md; a snapshot and entries behind it hold the messages."""
+    config = loopback_config(tmp_path, 3)
+    config = replace(config, raft=replace(config.raft, snapshot_bytes=1 << 20))
+    path = tmp_path / "cluster.toml"
+    path.write_text(to_toml(config))
+    bodies = [b"%d" % number + bytes(20_000) for number in range(120)]
+    cluster = LocalCluster(config)
+    try:
+        await cluster.start()
+        async with fifo.connect(config.url) as client:
+            await client.declare(fifo.QueueSpec("orders"))
+            await client.publish_many("orders", bodies)
+            held = await client.get("orders", 5)
+            await asyncio.gather(*(message.ack() for message in held[:3]))
+        with pytest.raises(CliError, match="stop every node first"):
+            await run(rebuild, config=path, source="n1", yes=True)
+    finally:
+        await cluster.stop()
+    for name in ("n2", "n3"):
+        shutil.rmtree(config.node(name).data_dir)
+    with pytest.raises(CliError, match="nothing is known of n2 and n3"):
+        await run(rebuild, config=path, source="n1", yes=True)
+    file = tmp_path / "n1.rebuilt"
+    far = ["n3=99:1"]
+    with pytest.raises(CliError, match="n1 and n3 are a majority"):
+        await run(rebuild, config=path, source="n1", to=file, lost=["n2"], end=far, yes=True)
+    assert not file.exists()
+    await run(rebuild, config=path, source="n1", to=file, lost=["n2", "n3"], yes=True)
+    said = capsys.readouterr()
+    assert "up to entry" in said.out
+    assert "may never have been" in said.err
+    assert "give the cluster another name" in said.err
+    found = state_of(Backup.open(file)).queue_overview("orders")
+    assert found is not None
+    assert found["messages"] == len(bodies) - 3
+
+    moved = tmp_path / "lost"
+    config.node("n1").data_dir.parent.rename(moved)
+    new = replace(config, name="again", cluster_id=cluster_id_of("again"))
+    path.write_text(to_toml(new))
+    await run(restore, file=file, config=path)
+    cluster = LocalCluster(new)
+    try:
+        await cluster.start()
+        async with fifo.connect(new.url) as client:
+            left = await client.get("orders", len(bodies), wait=10)
+            assert [message.body for message in left] == bodies[3:]
+            await asyncio.gather(*(message.ack() for message in left))
+    finally:
+        await cluster.stop()
+
+
+def test_the_end_of_a_log_is_its_last_entry(tmp_path: Path) -> None:
+    config, storage = cluster_config(3, 7100, tmp_path), SimStorage()
+    journal = Journal.open(storage, cluster_id=config.cluster_id, node="n1")
+    for index in (1, 2, 3):
+        journal.log.add(b"\x01", index, 4)
+    journal.log.set_term(9, None)
+    journal.close()
+    with remains(storage, config, "n1") as found:
+        assert end_of(found) == End(4, 3)
