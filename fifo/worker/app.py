@@ -14,6 +14,7 @@ from typing import Any, Final, ParamSpec, TypeVar, Unpack
 
 from fifo.client import (
     Client,
+    Connecting,
     ConnectKeywords,
     InvalidArgument,
     QueueSpec,
@@ -154,12 +155,22 @@ class App:
         """The client of the app. Raises ClientClosed where the app is not open."""
         return self._sender.client
 
-    def connect(self, url: str | None = None) -> Any:
-        """Connect a client as this app does: to `url`, its own, or $FIFO_URL."""
+    def chosen_url(self, url: str | None = None) -> str:
+        """The cluster of this app: `url`, its own, or $FIFO_URL. Raises InvalidArgument."""
         chosen = url or self.url or os.environ.get(URL_VARIABLE)
         if not chosen:
-            raise InvalidArgument(f"the app has no url: give it one, or set {URL_VARIABLE}")
-        return connect(chosen, **self.options)
+            raise InvalidArgument(
+                "the app has no url: write fifo.App(url), set the environment variable"
+                f" {URL_VARIABLE}, or give the worker --url"
+            )
+        return chosen
+
+    def connect(self, url: str | None = None) -> Connecting:
+        """Connect a client as this app does: to `url`, its own, or $FIFO_URL.
+
+        `await` the result, or use it in `async with`. Raises InvalidArgument at once.
+        """
+        return connect(self.chosen_url(url), **self.options)
 
     def use(self, client: Client | None) -> None:
         """Send with a client that belongs to others; None where it is closed."""

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from fifo.client import FifoError
 from fifo.client.durations import seconds
@@ -23,6 +24,7 @@ from fifo.worker.serving import Settings, serve
 from fifo.worker.supervisor import Supervisor
 
 FAILED = 1
+USAGE = 2
 
 
 def main(arguments: Sequence[str], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> int:
@@ -67,8 +69,16 @@ async def _supervise(arguments: Sequence[str], chosen: argparse.Namespace) -> in
         return await supervisor.run()
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one line, as the other commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the line and exit."""
+        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="fifo worker",
         description="Run the tasks of an app until SIGTERM.",
         epilog="Example: fifo worker orders:app -c 16",
@@ -145,7 +155,7 @@ def _seconds(text: str) -> float:
     try:
         return seconds(float(text), "grace")
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 on") from error
 
 
 def _processes(text: str) -> int:

@@ -15,6 +15,7 @@ import msgpack
 from fifo.client import Terminal
 from fifo.client.durations import seconds
 from fifo.worker.errors import Retry, UnknownTask
+from fifo.worker.failures import own
 
 LENGTH: Final = struct.Struct(">I")
 
@@ -91,7 +92,7 @@ def unpacked(body: bytes) -> Any:
 
 
 def _stack(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).encode(errors="replace").decode()
+    return "".join(traceback.format_exception(own(error))).encode(errors="replace").decode()
 
 
 def _text(error: BaseException) -> str:

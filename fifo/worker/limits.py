@@ -82,5 +82,8 @@ PROCESSES_MAX: Final = 256
 CALL_SECONDS: Final = 30.0
 """Time for which a caller waits for a result, by default: that of every call of the client."""
 
+LINE_CHARS_MAX: Final = 1_000
+"""Characters of an error in a line of the log: more than a sentence, and no page of a database."""
+
 LAST_WORDS_SECONDS: Final = 1.0
 """Time for what a process wrote before its end to arrive."""

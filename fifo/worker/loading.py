@@ -26,8 +26,9 @@ def load(target: str) -> App:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            hint = "" if name else "; write module:app, as in orders:app for orders.py"
             raise CannotLoad(
-                f"there is no module {error.name!r} in {folder} or sys.path"
+                f"there is no module {error.name!r} in {folder} or sys.path{hint}"
             ) from error
         raise CannotLoad(_why(module_name, error)) from error
     except (Exception, SystemExit) as error:

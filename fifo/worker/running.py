@@ -17,6 +17,7 @@ from fifo.client.durations import Duration, seconds
 from fifo.worker import bodies, limits
 from fifo.worker.dependencies import Dependencies
 from fifo.worker.errors import Refused, Retry, TimeLimit, Unfit, UnknownTask
+from fifo.worker.failures import line, own
 from fifo.worker.middleware import Middleware, Run
 from fifo.worker.replies import REPLY_TO
 from fifo.worker.sending import CONTENT_TYPE, TASK
@@ -204,7 +205,7 @@ class Runner:
             return
         failures = message.failures
         most = task.rules.max_deliveries or self.limits.get(message.queue)
-        words = f"{type(error).__name__}: {error}"
+        words = line(error)
         if most is not None and failures + 1 >= most:
             what = f"failed {failures + 1} of {most} times"
             await self._dead(message, "max_deliveries", what, error, task)
@@ -215,7 +216,7 @@ class Runner:
         _log.warning(
             "task %s failed, again %s (%d of %s): %s",
             task.name, when, failures + 1, most or "any", words, extra=_about(task, message),
-            exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
+            exc_info=own(error) if _log.isEnabledFor(logging.DEBUG) else None,
         )  # fmt: skip
         await message.nack(delay, words, receipt=False)
 
@@ -229,6 +230,8 @@ class Runner:
     ) -> None:
         if message.settled:
             return
+        if error is not None:
+            error = own(error)
         name = message.headers.get(TASK, "-") if task is None else task.name
         try:
             result = await message.terminate(reason, description, error)

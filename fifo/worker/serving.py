@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fifo.client import Client
+from fifo.client import Client, redacted
 from fifo.worker import limits
 from fifo.worker.app import App
 from fifo.worker.children import Children
@@ -53,7 +53,9 @@ async def serve(app: App, settings: Settings) -> None:
     try:
         async with probes(reports, settings.health_port, settings.health_file):
             with Watch(), Announcing(report, settings.status_descriptor, stops) as announcing:
-                connecting = asyncio.ensure_future(app.connect(settings.url))
+                url = app.chosen_url(settings.url)
+                connecting = asyncio.ensure_future(app.connect(url))
+                _log.info("connecting to %s", redacted(url))
                 await _first(stops.first, connecting)
                 if not connecting.done():
                     connecting.cancel()
@@ -86,7 +88,9 @@ async def _work(
     await _first(stops.first, worker.ended)
     client.on_disconnected = client.on_connected = None
     announcing.say("draining")
-    _log.info("draining: %d messages at work, up to %g s", worker.at_work, settings.grace_s)
+    left = worker.at_work
+    noun = "message" if left == 1 else "messages"
+    _log.info("draining: %d %s at work, up to %g s", left, noun, settings.grace_s)
     draining = asyncio.create_task(worker.drain(settings.grace_s))
     await _first(stops.second, draining)
     if not draining.done():

@@ -45,6 +45,29 @@ asyncio.run(main())
 """
 
 
+SHOP = """
+import importlib.util
+import fifo
+assert importlib.util.find_spec("node") is None
+app = fifo.App()
+@app.task("alone")
+async def on_the_loop(number: int) -> str:
+    return f"loop {number}"
+@app.task("alone")
+def in_a_process(number: int) -> str:
+    return f"process {number}"
+"""
+SEND = """
+import asyncio, sys
+from shop import app, in_a_process, on_the_loop
+app.url = sys.argv[1]
+async def main():
+    async with app:
+        print(await on_the_loop.call(7), await in_a_process.call(7), sep=", ")
+asyncio.run(main())
+"""
+
+
 def wheel_of(distributions: Path, name: str) -> Path:
     """The one wheel of a distribution."""
     (wheel,) = distributions.glob(f"{name}-*.whl")
@@ -142,6 +165,25 @@ def test_the_server_brings_the_command_line_and_a_node_that_works(
         assert published.returncode == 0, published.stderr
         consumed = full.run("fifo", "consume", "orders", "--count", "1", "--url", url)
         assert (consumed.stdout, consumed.stderr) == ("hello\n", "")
+        works_alone(installed(python, tmp_path / "client", "fifo-quorum", distributions), url)
+
+
+def works_alone(client: Environment, url: str) -> None:
+    """`fifo worker` runs handlers, on its loop and in processes, with the client's wheel alone."""
+    (client.folder / "shop.py").write_text(SHOP)
+    (client.folder / "send.py").write_text(SEND)
+    command = [str(client.folder / "bin" / "fifo"), "worker", "shop:app", "--url", url]
+    environ = {**client.environ(), "FIFO_URL": url}
+    worker = subprocess.Popen(
+        command, cwd=client.folder, env=environ, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        sent = client.run("python", "send.py", url)
+        assert (sent.stdout, sent.stderr) == ("loop 7, process 7\n", "")
+    finally:
+        worker.terminate()
+        _, log = worker.communicate(timeout=STOP_S)
+    assert worker.returncode == 0, log
 
 
 def names_in(environment: Environment) -> set[str]:

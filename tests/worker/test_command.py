@@ -96,7 +96,7 @@ def test_sigterm_ends_what_is_at_work_and_a_second_one_releases_it(
         client.publish("orders", b'{"number": 1, "seconds": 0.3}', headers={"task": "ship"})
         worker.until("began 1")
         worker.signal(signal.SIGTERM)
-        worker.until("draining: 1 messages at work, up to 25 s")
+        worker.until("draining: 1 message at work, up to 25 s")
         assert worker.ended() == 0
         assert any("done 1" in line for line in worker.lines)
         assert client.queue("orders").messages == 0
@@ -117,6 +117,7 @@ def test_sigterm_ends_what_is_at_work_and_a_second_one_releases_it(
     ("target", "line"),
     [
         ("nowhere:app", "fifo worker: there is no module 'nowhere' in "),
+        ("shop.app", "fifo worker: there is no module 'shop.app' in "),
         ("shop.py:app", "fifo worker: 'shop.py:app': write module:app, as in orders:app"),
         ("shop:worker", "fifo worker: module shop: 'worker' is no fifo.App there; it has shop:app"),
         ("broken:app", "fifo worker: module broken does not import: ZeroDivisionError: division"),

@@ -50,7 +50,7 @@ async def test_ready_is_a_worker_that_is_connected_and_not_draining(
     assert not probe.exists()
     assert cluster.queue("orders").view.messages == 0
     assert [record.getMessage() for record in caplog.records][-2:] == [
-        "draining: 1 messages at work, up to 25 s",
+        "draining: 1 message at work, up to 25 s",
         "drained",
     ]
 
@@ -80,7 +80,9 @@ def test_a_wrong_option_is_named(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         command.main(arguments, asyncio.new_event_loop)
-    assert text in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fifo worker: ")
+    assert text in line
 
 
 async def test_a_signal_ends_a_worker_that_still_connects(tmp_path: Path) -> None:

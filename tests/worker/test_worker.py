@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,7 +14,8 @@ import pytest
 
 import fifo
 import fifo.testing
-from fifo.worker import limits
+from fifo.worker import limits, logs
+from tests.support.cluster import eventually
 from tests.worker.conftest import running
 
 pytestmark = pytest.mark.slow
@@ -105,6 +108,58 @@ async def test_a_failure_is_tried_again_by_the_tasks_own_backoff_and_logs_one_li
     (last,) = (record for record in caplog.records if record.levelno == logging.ERROR)
     assert last.exc_info is not None
     assert "is dead: max_deliveries: failed 4 of 4 times" in last.getMessage()
+
+
+@pytest.mark.parametrize("runs", ["loop", "thread"])
+async def test_an_error_of_many_lines_is_one_line_and_its_stack_is_the_programs_own(
+    runs: Any, cluster: fifo.testing.Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = fifo.App(cluster.url)
+
+    def fail() -> None:
+        raise ValueError("no\n  stock" + 1_000 * "!")
+
+    async def ship() -> None:
+        fail()
+
+    task = app.task("orders", name="ship", runs=runs, retry=fifo.Fixed(1), max_deliveries=2)
+    sent = task(ship) if runs == "loop" else task(fail)
+    async with running(app, cluster):
+        await sent.send()
+        await eventually(lambda: len(cluster.queue("orders").dead) == 1, within=60)
+    (planned,) = (record for record in caplog.records if record.levelno == logging.WARNING)
+    text = planned.getMessage()
+    assert text.startswith("task ship failed, again in 1 s (1 of 2): ValueError: no stock!!!")
+    assert (text.endswith("!..."), "\n" in text, len(text) < 1_100) == (True, False, True)
+    (last,) = (record for record in caplog.records if record.levelno == logging.ERROR)
+    assert last.exc_info is not None
+    stack = traceback.extract_tb(last.exc_info[2])
+    assert not [one for one in stack if "fifo/worker" in one.filename]
+    assert stack[-1].name == "fail"
+
+
+async def test_a_line_of_the_json_log_names_the_task_and_its_message(
+    cluster: fifo.testing.Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = fifo.App(cluster.url)
+
+    @app.task("orders", max_deliveries=1)
+    async def ship() -> None:
+        raise ValueError("no stock")
+
+    async with running(app, cluster):
+        sent = await ship.send()
+        await cluster.advance(seconds=1)
+    (record,) = (one for one in caplog.records if one.levelno == logging.ERROR)
+    found = json.loads(logs.JsonFormatter().format(record))
+    assert {name: found[name] for name in ("task", "message", "queue", "attempt", "level")} == {
+        "task": "ship",
+        "message": sent.id,
+        "queue": "orders",
+        "attempt": 1,
+        "level": "error",
+    }
+    assert "ValueError: no stock" in found["exception"]
 
 
 async def test_a_handler_chooses_the_delay_and_the_end(cluster: fifo.testing.Cluster) -> None:

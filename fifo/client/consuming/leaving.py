@@ -51,7 +51,9 @@ def _left(
     if isinstance(error, LockLost):
         session.unbind(ledger.number)
     elif error is not None:
-        _log.info("%r could not be cancelled: %s", ledger, error)
+        _log.info(
+            "consumer %d of %s could not be cancelled: %s", ledger.number, ledger.queue, error
+        )
     elif not ledger.has_unresolved():
         settler.finish(ledger)
 
