@@ -69,7 +69,7 @@ async def test_a_result_that_cannot_be_sent_is_an_error_and_the_task_is_done(
     async with running(app, cluster):
         with pytest.raises(fifo.TaskError, match="its result cannot be sent: body: 2000013 bytes"):
             await pack.call(2_000_000)
-        with pytest.raises(fifo.TaskError, match="its result cannot be sent: result: a object"):
+        with pytest.raises(fifo.TaskError, match="its result cannot be sent: result: object"):
             await pack.call(0)
         await cluster.advance()
         assert cluster.queue("parcels").view.messages == 0
