@@ -258,6 +258,20 @@ def _add_raft(page: Page, raft: RaftStatus) -> None:
     page.counter(
         "fifo_raft_truncations_total", "Times that the log was cut.", counters.truncations_total
     )
+    scrub = raft.scrub
+    page.counter("fifo_scrub_passes_total", "Scrubs of the disk that ended.", scrub.passes_total)
+    page.counter(
+        "fifo_scrub_read_bytes_total", "Bytes that the scrub has read.", scrub.read_bytes_total
+    )
+    page.counter(
+        "fifo_damages_found_total", "Damaged entries and files found in use.", scrub.found_total
+    )
+    page.counter(
+        "fifo_damages_repaired_total",
+        "Damaged entries that were written again as they were.",
+        scrub.repaired_total,
+    )
+    page.gauge("fifo_damages", "Damaged entries and files that are not mended.", scrub.damaged)
     page.histogram(
         "fifo_journal_fsync_seconds",
         "Writing and syncing one group of entries.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from node.journal.damage import Damages
 from node.journal.errors import JournalRefused
 from node.journal.index import NOWHERE
 from node.journal.locations import COMPACTED_BIT, EntryLocation, EntryLocations
@@ -51,6 +52,8 @@ class EntryStore:
         """Whether room is short: more is compacted then."""
         self.whole_log_holds = 0
         """Holders of bodies that need the whole log: no snapshot may stand for its beginning."""
+        self.damages = Damages.none()
+        """What is known to be damaged of these entries and of the files that they lie in."""
         self._numbers_out: set[int] = set()
 
     @property

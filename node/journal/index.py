@@ -154,6 +154,12 @@ class LogIndex:
         stop = bisect_left(self._positions, end, slot, self._slot(last) + 1)
         return list(map(Extent, self._positions[slot:stop], self._sizes[slot:stop]))
 
+    def index_from(self, position: int) -> int | None:
+        """The first entry whose record begins at this position or behind it; None: none does."""
+        head = bisect_left([place == NOWHERE for place in self._positions[:2]], False)
+        slot = bisect_left(self._positions, position, head)
+        return self.first_index + slot if slot < len(self._positions) else None
+
     def terms(self, first: int, last: int) -> array[int]:
         """The terms of the entries from `first` to `last`, both in the log."""
         return self._terms[self._slot(first) : self._slot(last) + 1]

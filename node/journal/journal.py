@@ -12,10 +12,12 @@ import contextlib
 import time
 from array import array
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from node.journal import limits, passport, wrong_state
 from node.journal.commands import CommandCache
+from node.journal.damage import Rewrite
 from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.failstop import FailStop
 from node.journal.io.jobs import Job, off_loop, read_off_loop, submit
@@ -27,16 +29,20 @@ from node.journal.log import DurableLog, check_name
 from node.journal.records import Entry, JournalIdentity
 from node.journal.recovery import recovery_marker
 from node.journal.recovery.open import take
+from node.journal.scrub import Scrub
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotFile, SnapshotMeta
 from node.journal.snapshots.install import InstallWriter
 from node.journal.snapshots.store import SnapshotWriter
 from node.journal.wrong_state import WrongState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from node.journal.damage import Damages
+    from node.journal.errors import JournalDamaged
     from node.journal.io.jobs import OffLoop
     from node.journal.io.storage import Storage
+    from node.journal.locations import EntryLocation
     from node.journal.passport import Keeper, Passport
     from node.journal.recovery.open import RecoveredJournal
     from node.journal.snapshots.store import BodyHold, SnapshotStats
@@ -279,7 +285,8 @@ class Journal:
     @contextlib.contextmanager
     def fetched(self, fetch: BodyFetch) -> Iterator[None]:
         """A fetch is waited for, or has run: what it brought is at hand until the end of this,
-        however small the cache. Raises `JournalFailed` or `JournalDamaged`, which are final."""
+        however small the cache. One that is damaged is not among it, and is noted. Raises
+        `JournalFailed`, which is final."""
         with self._failstop.reading():
             fetch.result()
             entries = fetch.still_there()
@@ -289,6 +296,45 @@ class Journal:
             yield
         finally:
             self._cache.trim(self.log.synced_index)
+
+    # --- damage ---
+
+    @property
+    def damages(self) -> Damages:
+        """What is known to be damaged, of what a node can go on with."""
+        return self._snapshots.entries.damages
+
+    def damaged_entries(self) -> list[EntryLocation]:
+        """The damaged entries that are still needed where they lie."""
+        return self.damages.waiting(self._snapshots.entries)
+
+    def cannot_repair(self, location: EntryLocation) -> JournalDamaged:
+        """The error of a node that has to have a damaged entry, and gets it from nowhere; final."""
+        error = self.damages.error(self._snapshots.entries, location)
+        self._failstop.failure = str(error)
+        return error
+
+    def rewriting(self, location: EntryLocation, command: bytes) -> Job[bool] | None:
+        """The job, for any thread, that writes a damaged entry again where it was; None where that
+        is not its command. Its result is whether the disk has it. `rewritten` has to follow."""
+        if self.damages.entries.get(location.log_index) != location:
+            return None
+        if len(command) != location.size:
+            return None
+        source = self._snapshots.entries.file_of(location)
+        return Job(Rewrite(self._storage, source, location, command).run)
+
+    def rewritten(self, location: EntryLocation) -> None:
+        """A damaged entry is on the disk as it was."""
+        if self.damages.entries.pop(location.log_index, None) is not None:
+            self.damages.repaired_total += 1
+
+    def scrubbing(self) -> Generator[Job[Any] | int]:
+        """One pass over everything on the disk, in pieces: yields each job that reads one, and the
+        bytes that it has read. What it finds is in `damages`; doubts of before are forgotten, for
+        it finds those that are left."""
+        self.damages.doubts.clear()
+        return Scrub(self._storage, self._snapshots, self.log).run()
 
     # --- snapshots ---
 
@@ -436,8 +482,10 @@ class Journal:
 
     def reading_entries(self, indexes: Sequence[int]) -> OffLoop[list[Entry]]:
         """Entries that a snapshot needs, or of the log, by ascending index, past the cache: they
-        are for a peer that catches up. Reads off the event loop. IndexError if one
-        is not there."""
+        are for a peer that catches up; up to the first that is damaged, and has to be repaired.
+        Reads off the event loop. IndexError if one is not there."""
+        damaged = self.damages.entries
+        indexes = list(takewhile(lambda index: index not in damaged, indexes))
         fetch = self.begin_fetch()
         for index in indexes:
             if not fetch.want(index):
@@ -446,11 +494,12 @@ class Journal:
         with self._failstop.reading():
             fetch.result()
             found = {entry[1]: entry for entry in fetch.still_there()}
+        indexes = list(takewhile(lambda index: index not in damaged, indexes))
         # A compaction has moved some before their file was opened.
         moved = [index for index in indexes if index not in found]
         if moved:
             found |= {entry[1]: entry for entry in (yield from self.reading_entries(moved))}
-        return [found[index] for index in indexes]
+        return [found[index] for index in indexes if index in found]
 
     def pin(self, meta: SnapshotMeta) -> None:
         """Keep a snapshot and what it needs until `unpin`, whatever newer ones come; ends with

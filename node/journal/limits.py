@@ -205,6 +205,12 @@ class JournalLimits:
         )
 
 
+SCRUB_BYTES: Final = 256 * KIB
+"""About what one job of the scrub reads: a body that is waited for waits for no more than that."""
+
+SCRUB_ENTRIES: Final = 1_000
+"""Entries of the same, for small ones: their locations are gathered on the event loop."""
+
 AUDIT_FILES: Final = 4
 """Files of the audit log of a node: the oldest is overwritten."""
 

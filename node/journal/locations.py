@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -107,6 +107,11 @@ class EntryLocations:
         """The slot of an entry; -1 if it is not here."""
         slot = bisect_left(self._indexes, index)
         return slot if slot < len(self._indexes) and self._indexes[slot] == index else -1
+
+    def after(self, index: int, count: int) -> list[EntryLocation]:
+        """Up to `count` rows of higher indexes than that, the lowest first."""
+        first = bisect_right(self._indexes, index)
+        return [self[slot] for slot in range(first, min(first + count, len(self)))]
 
     def take(self, indexes: Sequence[int]) -> EntryLocations | int:
         """The rows of the entries with these ascending indexes, or the first that is not here."""

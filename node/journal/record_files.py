@@ -123,18 +123,27 @@ class RecordFile(NamedTuple):
 
 
 def read_entries(
-    storage: Storage, source: RecordFile, locations: list[EntryLocation]
+    storage: Storage,
+    source: RecordFile,
+    locations: list[EntryLocation],
+    damaged: list[EntryLocation] | None = None,
 ) -> Iterator[Entry]:
     """Yield the entries at `locations` of one file, by ascending offset, in few reads.
 
-    On any thread: reads through a descriptor of its own, which nothing else closes. Raises
-    FileNotFoundError where the file is gone; otherwise as `read_run`.
+    On any thread: reads through a descriptor of its own, which nothing else closes. One that is
+    not what was written goes into `damaged`, and is left out; without that, `JournalDamaged` is
+    raised. Raises FileNotFoundError where the file is gone; other OSErrors pass through.
     """
     file = storage.open(source.name)
     try:
         for run in _runs(locations):
-            for location, command in zip(run, read_run(file, source, run), strict=True):
-                yield command, location.log_index, location.term
+            for location, command in zip(run, _commands_of(file, source, run), strict=True):
+                if command is not None:
+                    yield command, location.log_index, location.term
+                elif damaged is None:
+                    raise not_as_written(source, location)
+                else:
+                    damaged.append(location)
     finally:
         file.close()
 
@@ -146,6 +155,22 @@ def read_run(
 
     Raises `JournalDamaged` if one is not what was written; OSErrors pass through.
     """
+    for location, command in zip(run, _commands_of(file, source, run), strict=True):
+        if command is None:
+            raise not_as_written(source, location)
+        yield command
+
+
+def not_as_written(source: RecordFile, location: EntryLocation) -> JournalDamaged:
+    """The error of an entry that does not read as it was written."""
+    problem = f"entry {location.log_index} is not what was written"
+    return JournalDamaged(source.name, location.offset, problem, REMEDY)
+
+
+def _commands_of(
+    file: StorageFile, source: RecordFile, run: Sequence[EntryLocation]
+) -> Iterator[bytes | None]:
+    """Yield the command at each location of a run; None where that is not what was written."""
     start, last = run[0].offset, run[-1]
     content = file.read(start, last.offset + records.RECORD_BYTES + last.size - start)
     view = memoryview(content)
@@ -154,8 +179,8 @@ def read_run(
         head = check_record(view, at, size, position=source.base + offset, seed=source.seed)
         wanted = (records.ENTRY, index, term)
         if isinstance(head, str) or (head.kind, head.log_index, head.term) != wanted:
-            problem = f"entry {index} is not what was written"
-            raise JournalDamaged(source.name, offset, problem, REMEDY)
+            yield None
+            continue
         at += records.RECORD_BYTES
         yield content[at : at + size]
 

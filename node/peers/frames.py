@@ -148,7 +148,7 @@ _APPEND: Fields = (
     ("sizes", _uints),
 )
 
-TOLD_TYPES: Final = frozenset({"versions", "journal", "verdict"})
+TOLD_TYPES: Final = frozenset({"versions", "journal", "verdict", "entry_wanted", "entry_found"})
 """Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
 
 HANDSHAKE_TYPES: Final = frozenset({"hello", "challenge", "proof", "welcome"})
@@ -239,6 +239,8 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     "mark": (28, (("term", _uint), ("index", _uint), ("version", _uint), ("hash", _uint))),
     "differs": (29, (("term", _uint), ("index", _uint))),
     "state_wanted": (30, (("term", _uint), ("above", _uint))),
+    "entry_wanted": (35, (("index", _uint), ("term", _uint))),
+    "entry_found": (36, (("index", _uint), ("term", _uint))),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (
@@ -274,6 +276,9 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     ),
 }
 """Every frame there is: type number and fields, in order."""
+
+_WITH_DATA: Final = frozenset({"snapshot_state", "entry_found"})
+"""Frames whose raw bytes are a field."""
 
 _PLAIN_KINDS: Final[dict[Callable[[object], bool], type]] = {_uint: int, _bool: bool}
 
@@ -323,7 +328,7 @@ def encode(message: Message) -> list[Bytes]:
         raw_bytes = sum(sizes)
     else:
         values = [message[field] for field, _ in fields]
-        if name == "snapshot_state":
+        if name in _WITH_DATA:
             raw = [message["data"]]
         raw_bytes = sum(map(len, raw))
     if len(raw) > 1 and raw_bytes <= journal_limits.JOIN_BYTES * len(raw):
@@ -356,7 +361,7 @@ def decode(header: Bytes, raw: memoryview) -> Message:
         _attach_entries(message, raw)
     elif name == "snapshot_entries":
         _attach_kept(message, raw)
-    elif name == "snapshot_state":
+    elif name in _WITH_DATA:
         message["data"] = bytes(raw)
     elif len(raw):
         raise FrameInvalid(f"{name} carries {len(raw)} raw bytes, must carry none")

@@ -79,6 +79,8 @@ class RaftConfig:
     disk_low_bytes: int = 0
     """The operator's low mark of the disk (`Journal.low_bytes`); 0: room is never short."""
     slice_steps: int = limits.SLICE_STEPS
+    scrub_first_seconds: float = limits.SCRUB_FIRST_SECONDS
+    scrub_again_seconds: float = limits.SCRUB_AGAIN_SECONDS
 
     def __post_init__(self) -> None:
         self.validate()
@@ -231,6 +233,18 @@ class RaftCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class ScrubStats:
+    """What was read of this member's disk to find damage, and what became of it."""
+
+    passes_total: int = 0
+    read_bytes_total: int = 0
+    found_total: int = 0
+    repaired_total: int = 0
+    damaged: int = 0
+    """Entries that wait for their repair, and files that wait for a later snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
 class RaftStatus:
     """A node's view of itself and its group, for operators and metrics."""
 
@@ -253,4 +267,5 @@ class RaftStatus:
     it is not."""
     yield_seconds: float = 0.0
     """For how long it still lets the others stand for election first."""
+    scrub: ScrubStats = field(default_factory=ScrubStats)
     counters: RaftCounters = field(default_factory=RaftCounters)

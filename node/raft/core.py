@@ -19,7 +19,9 @@ from node.raft.errors import RaftError, RaftStopped, describe
 from node.raft.lease import NEVER
 from node.raft.pysyncobj import seams
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER
+from node.raft.repairs import Repairs
 from node.raft.room import room_in
+from node.raft.scrubbing import Scrubbing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +40,9 @@ __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 class Core(Admission):
     """A member with our log, our append rules, our apply loop and our idea of an election."""
 
-    accept_rules = staticmethod(accept)  # A class attribute, as those of `Elections`.
+    accept_rules = staticmethod(accept)  # Class attributes, as those of `Elections`.
+    repairs_class = Repairs
+    scrubbing_class = Scrubbing
 
     def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         seams.run_as(environment.clock, environment.rng)
@@ -53,6 +57,18 @@ class Core(Admission):
         self._heard_at = self.clock()  # A restarted node does not vote for a while (raft.md 3.8).
         if not self.nodes:
             self.election_deadline = NEVER  # Alone: stand at once, there is no other to win.
+        journal, workers = environment.journal, environment.workers
+        self.scrubbing = self.scrubbing_class(
+            config, journal, self.clock, workers.reads, environment.wake
+        )
+        self.repairs = self.repairs_class(
+            journal,
+            self.clock,
+            workers,
+            environment.wake,
+            send=self.outbox.send_at_once,
+            fail=self.fail,
+        )
         self._handlers = self._handlers_by_type()
         environment.transport.attach(self)
 
@@ -74,6 +90,8 @@ class Core(Admission):
             "journal": self.on_journal,
             "verdict": self.on_verdict,
             "room": self.on_room,
+            "entry_wanted": self.repairs.on_entry_wanted,
+            "entry_found": self.repairs.on_entry_found,
             "mark": self.on_mark,
             "differs": self.on_differs,
             "state_wanted": self.on_state_wanted,
@@ -386,6 +404,16 @@ class Core(Admission):
             self.equality.replaced(node.id)
             progress.differs = False  # If it differs all the same, it asks again.
         return self.replication.snapshot_acknowledged(node, message)
+
+    def members_by_name(self) -> list[PeerNode]:
+        """The other members in the order of their names."""
+        return sorted(self.nodes, key=lambda node: node.id)
+
+    def look_after_disk(self) -> None:
+        """Read on in the scrub, and ask for what is damaged."""
+        self.repairs.step(self.members_by_name())
+        if self.scrubbing.step():
+            self.snapshots.want(self.last_applied)
 
     def work_on_snapshots(self) -> bool:
         """A slice of what there is to do about snapshots, at the end of a turn. True while there

@@ -219,3 +219,31 @@ SLICE_STEPS: Final = 64
 
 COMPACT_BYTES_PER_STEP: Final = 256 * KIB
 """Cost bound of one step of cleaning up, in the bytes that its parts count for: a millisecond."""
+
+# --- scrub and repairs ---------------------------------------------------------------------------
+
+SCRUB_BYTES_PER_SECOND: Final = 4 * MIB
+"""Read by the scrub: 350 GB a day, beside the hundreds of MB/s of a disk and 1 % of a core."""
+
+SCRUB_FIRST_SECONDS: Final = 60.0
+"""After a start, which reads the log itself: what comes up has more urgent things to read."""
+
+SCRUB_REST_SECONDS: Final = 24 * 3600.0
+"""Between two passes: bits rot in months."""
+
+SCRUB_AGAIN_SECONDS: Final = 600.0
+"""The same where a file is in doubt: it takes two snapshots until that is gone."""
+
+REPAIR_ASK_SECONDS: Final = 1.0
+"""A member that has not answered for this long does not have the entry, or is gone: the next one is
+asked."""
+
+REPAIR_SECONDS: Final = 30.0
+"""An entry that is waited for, and that no member in reach has sent for this long, ends the node:
+others may have it, and lead."""
+
+REPAIRS_AT_ONCE: Final = 16
+"""Entries that are asked for together: up to 8 MiB each."""
+
+REPAIR_QUESTIONS_MAX: Final = 64
+"""Questions of others that wait here; one that is left out is asked again."""

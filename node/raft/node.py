@@ -52,6 +52,8 @@ class RaftNode:
         self._workers = environment.workers
         self._fetcher = BodyFetcher(self._journal, self._workers.reads, self._read_failed)
         self._core = self.core_class(config, environment)
+        self._core.repairs.is_needed = lambda: self._fetcher.parked
+        self._core.repairs.on_repaired = self._fetcher.repaired
         self.rooms = self._core.rooms
         """The reports of the members. `rooms.news`: the owner should look at them before
         the next second, for one has come, or much was written here; it takes that back."""
@@ -205,6 +207,8 @@ class RaftNode:
         busy = False
         if now >= snapshots.rests_until or log.gathered_end >= snapshots.rests_below:
             busy = core.work_on_snapshots()
+        if now >= core.scrubbing.due or now >= core.repairs.due:
+            core.look_after_disk()
         if core.role == LEADER:
             self._rests_until = 0.0
             busy = busy or (core.replication.level_at != log.last_index and core.sending_on)
@@ -489,6 +493,7 @@ class RaftNode:
             recovering=self.waits_for(),
             differs_index=core.equality.own_differs_index,
             yield_seconds=core.yield_seconds(),
+            scrub=core.scrubbing.stats(),
             counters=core.counters,
         )
 
@@ -508,4 +513,6 @@ class RaftNode:
         self._core.submissions.abandon()
         self._workers.close()
         self._core.snapshots.close()
+        self._core.scrubbing.close()
+        self._core.repairs.close()
         self._journal.close()

@@ -23,7 +23,7 @@ from node.raft.room import Room, Rooms
 from node.raft.snapshots.manager import SnapshotManager
 from node.raft.snapshots.taker import SnapshotTaker
 from node.raft.submissions import Submission, Submissions
-from tests.support import raft_probe, state_mutants
+from tests.support import raft_probe, repair_mutants, state_mutants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -761,7 +761,12 @@ def node_with(core: type[Core]) -> type[RaftNode]:
 
 CORES: dict[str, type[Core]] = {
     name: found
-    for name, found in [*globals().items(), *vars(state_mutants).items()]
+    for name, found in [
+        *globals().items(),
+        *vars(state_mutants).items(),
+        *vars(repair_mutants).items(),
+    ]
     if isinstance(found, type) and issubclass(found, Core) and found is not Core
 }
-"""Every faulty core of this module and of `state_mutants.py`, by its name."""
+"""Every faulty core of this module, of `state_mutants.py` and of `repair_mutants.py`, by its
+name."""

@@ -72,3 +72,8 @@ def carry(source: Journal, target: Journal, meta: SnapshotMeta) -> bool:
     for index in live_entries(source, meta):
         writer.add_entry(*kept_entry(source, index))
     return at_once(writer.finishing())
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    """The same bytes with one bit flipped."""
+    return content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :]

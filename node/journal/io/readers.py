@@ -78,15 +78,23 @@ class BodyFetch(Job[None]):
         self.entries: list[Entry] = []
         self.gone: list[EntryLocation] = []
         """Entries whose file was removed before it was opened."""
+        self.damaged: list[EntryLocation] = []
+        """Entries that did not read as they were written."""
         self.read_ahead = range(0)
         """Entries that are read ahead of any need: what follows in the log."""
 
-    def add(self, needs: Iterable[Sequence[int]]) -> None:
+    def add(self, needs: Iterable[Sequence[int]]) -> bool:
         """Take what one waiter needs, about `limits.FETCH_ASKER_BYTES` at most, and what follows in
-        the log: most queues are read in the order in which they were written."""
+        the log: most queues are read in the order in which they were written. False, and nothing
+        taken, where the first of it waits for a repair."""
         full = self.size + limits.FETCH_ASKER_BYTES
+        damaged = self._store.damages.entries
         index = 0
         for group in islice(needs, limits.FETCH_GROUPS_MAX):
+            if damaged and not damaged.keys().isdisjoint(group):
+                if not index:
+                    return False
+                break
             for index in group:
                 if index not in self._wanted:
                     self.want(index)
@@ -94,11 +102,13 @@ class BodyFetch(Job[None]):
                 break
         if index:
             self._read_on(index + 1)
+        return True
 
     def _read_on(self, first: int) -> None:
         index, full = first, self.size + limits.FETCH_AHEAD_BYTES
+        damaged = self._store.damages.entries
         while self.size < full and index not in self._wanted and self._cache.peek(index) is None:
-            if not self.want(index):
+            if index in damaged or not self.want(index):
                 break
             index += 1
         self.read_ahead = range(first, index)
@@ -121,13 +131,14 @@ class BodyFetch(Job[None]):
     def _read(self) -> None:
         for file, locations in self._locations.items():
             try:
-                self.entries += read_entries(self._storage, file, locations)
+                self.entries += read_entries(self._storage, file, locations, self.damaged)
             except FileNotFoundError:
                 self.gone += locations
 
     def still_there(self) -> list[Entry]:
-        """The entries read, without those that have left the journal meanwhile. FileNotFoundError
-        if a file was missing that should be there."""
+        """The entries read, without those that are damaged, which is noted, and those that have
+        left the journal meanwhile. FileNotFoundError if a file was missing that should be there."""
+        self._store.damages.note(self._store, self.damaged)
         for location in self.gone:
             if self._store.locate(location.log_index) == location:
                 name = self._store.file_of(location).name
@@ -147,8 +158,8 @@ class FetchSource(Protocol):
         """Return a fetch to gather in."""
 
     def fetched(self, fetch: BodyFetch) -> AbstractContextManager[None]:
-        """Keep what was read in memory within the context. Raises `JournalFailed` or
-        `JournalDamaged`, which are final."""
+        """Keep what was read in memory within the context. Raises `JournalFailed`, which is
+        final."""
 
 
 class BodyFetcher:
@@ -163,16 +174,31 @@ class BodyFetcher:
         self._failed = failed
         self._waiting: dict[FetchWaiter, None] = {}
         self._served: dict[FetchWaiter, None] = {}
+        self._parked: dict[FetchWaiter, None] = {}
         self._steps: Steps[None] = Steps(worker, self._advance)
         self._read_ahead = range(0)
 
     def __repr__(self) -> str:
-        return f"<BodyFetcher {len(self._waiting)} waiting, {len(self._served)} in the fetch>"
+        return (
+            f"<BodyFetcher {len(self._waiting)} waiting, {len(self._served)} in the fetch, "
+            f"{len(self._parked)} parked>"
+        )
+
+    @property
+    def parked(self) -> bool:
+        """Whether there is a waiter for an entry that has to be repaired first."""
+        return bool(self._parked)
+
+    def repaired(self) -> None:
+        """Entries were repaired, or are gone: those that waited for them are served."""
+        self._waiting |= self._parked
+        self._parked.clear()
+        self._advance()
 
     def ask(self, waiter: FetchWaiter) -> None:
         """Have `waiter.entries_cached` called when what it needs was read: once, however often
         this is asked."""
-        if waiter not in self._served:
+        if waiter not in self._served and waiter not in self._parked:
             self._waiting[waiter] = None
             self._advance()
 
@@ -188,6 +214,7 @@ class BodyFetcher:
         """Forget a waiter: it needs nothing any more, and is not called."""
         self._waiting.pop(waiter, None)
         self._served.pop(waiter, None)
+        self._parked.pop(waiter, None)
 
     def _advance(self) -> None:
         """Within a step (a waiter that asks again), nothing: the step sees the new waiter."""
@@ -216,8 +243,8 @@ class BodyFetcher:
         while self._waiting and fetch.size < limits.FETCH_BYTES:
             waiter = next(iter(self._waiting))
             del self._waiting[waiter]
-            self._served[waiter] = None
-            fetch.add(waiter.needs())
+            served = fetch.add(waiter.needs())
+            (self._served if served else self._parked)[waiter] = None
         return fetch
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from node.journal.entry_store import EntryStore
+    from node.journal.io.jobs import OffLoop
     from node.journal.locations import EntryLocation
     from node.journal.record_files import RecordFile
 
@@ -208,9 +209,9 @@ class Compaction:
                     continue
                 slots.append(slot)
                 if batch.add(locations[slot]):
-                    yield from off_loop(batch.copy)
+                    yield from batch.copying()
                     batch = _Batch(store, writer)
-            yield from off_loop(batch.copy)
+            yield from batch.copying()
             writer.seal(store.files)
             yield from off_loop(writer.file.publish)
             if store.catalog.locations is not locations:
@@ -253,6 +254,8 @@ class _Batch:
         self._order: list[EntryLocation] = []
         self._locations: dict[RecordFile, list[EntryLocation]] = {}
         self._cost_bytes = 0
+        self.damaged: list[EntryLocation] = []
+        """Entries that did not read as they were written: nothing is copied then."""
         self.size = writer.file.size
         """Bytes that the compacted file will have with them."""
 
@@ -264,13 +267,24 @@ class _Batch:
         self._cost_bytes += location.size + limits.ENTRY_COST_BYTES
         return self._cost_bytes >= limits.RUN_BYTES
 
-    def copy(self) -> None:
+    def copying(self) -> OffLoop[None]:
+        """Bring them into the compacted file, off the event loop. `SnapshotFailed` where one is
+        damaged: it is repaired first."""
+        yield from off_loop(self._copy)
+        if self.damaged:
+            self._store.damages.note(self._store, self.damaged)
+            index = self.damaged[0].log_index
+            raise SnapshotFailed(f"the compaction was given up: entry {index} is damaged")
+
+    def _copy(self) -> None:
         """Bring them into the compacted file, each with its checksum checked."""
         storage = self._store.storage
         commands = {
             index: command
             for source, locations in self._locations.items()
-            for command, index, _ in read_entries(storage, source, locations)
+            for command, index, _ in read_entries(storage, source, locations, self.damaged)
         }
+        if self.damaged:
+            return
         for location in self._order:
             self._writer.add(commands[location.log_index], location.log_index, location.term)

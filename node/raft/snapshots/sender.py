@@ -181,9 +181,11 @@ class SnapshotSender:
             while indexes:
                 count, size = self._fit(indexes)
                 entries = yield from journal.reading_entries(indexes[:count])
-                indexes = indexes[count:]
+                if not entries:
+                    return  # Damaged: the peer is asked anew soon, and by then it is repaired.
+                indexes = indexes[len(entries) :]
                 content = {"first": live_count, "entries": entries}
-                live_count += count
+                live_count += len(entries)
                 yield Piece("snapshot_entries", content, size, state_bytes, live_count)
 
     def _fit(self, indexes: array[int]) -> tuple[int, int]:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from node.journal import limits
-from node.journal.errors import JournalDamaged, JournalFailed
+from node.journal.errors import JournalFailed
 from node.journal.io.jobs import Inline
 from node.journal.io.readers import BodyFetcher
 from node.journal.limits import JournalLimits
 from node.testing.disk import SimStorage
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import World
-from tests.support.snapshots import clean_up, take
+from tests.support.snapshots import clean_up, flipped, take
 
 NO_CACHE = JournalLimits(cache_bytes=0)
 
@@ -293,13 +293,44 @@ def test_every_entry_is_checked() -> None:
     scene.storage.rot(name, bytes(content))
     reader = scene.reader(*([index] for index in range(1, 11)))
     scene.disk.go_on()
-    assert reader.called == 0
-    [failure] = scene.failures
-    assert isinstance(failure, JournalDamaged)
-    assert "entry 5 is not what was written" in str(failure)
-    later = scene.reader([1])
+    assert reader.taken == commands(range(1, 5))
+    assert list(scene.journal.damages.entries) == [5]
+    assert scene.fetching.parked
+
+
+def test_who_waits_for_a_damaged_entry_is_served_when_it_is_whole() -> None:
+    """Others are served meanwhile, and nothing is read again and again."""
+    scene = Scene().write(10)
+    name = scene.storage.listdir()[0]
+    whole = scene.storage.content(name)
+    scene.storage.rot(name, flipped(whole, whole.index(command(5, 100)) + 50))
+    reader = scene.reader([5], [6])
     scene.disk.go_on()
-    assert later.called == 0
+    other = scene.reader([7])
+    scene.disk.go_on()
+    assert other.taken == commands([7])
+    assert reader.taken == []
+    jobs = scene.disk.jobs
+    scene.disk.go_on()
+    assert scene.disk.jobs == jobs
+    scene.storage.rot(name, whole)
+    scene.journal.rewritten(scene.journal.damages.entries[5])
+    scene.fetching.repaired()
+    scene.disk.go_on()
+    assert reader.taken == commands([5, 6])
+    assert not scene.fetching.parked
+    assert not scene.failures
+
+
+def test_a_waiter_for_a_damaged_entry_is_dropped_as_any() -> None:
+    scene = Scene().write(10)
+    name = scene.storage.listdir()[0]
+    whole = scene.storage.content(name)
+    scene.storage.rot(name, flipped(whole, whole.index(command(5, 100)) + 50))
+    reader = scene.reader([5])
+    scene.disk.go_on()
+    scene.fetching.drop(reader)
+    assert not scene.fetching.parked
 
 
 def test_an_entry_that_was_replaced_meanwhile_does_not_come_back() -> None:
