@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from node.journal import records
 from node.journal.record_files import not_as_written
@@ -16,13 +16,22 @@ from node.journal.record_files import not_as_written
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from node.journal.entry_store import EntryStore
     from node.journal.errors import JournalDamaged
     from node.journal.io.storage import Storage
     from node.journal.locations import EntryLocation
     from node.journal.record_files import RecordFile
 
 logger = logging.getLogger(__name__)
+
+
+class Places(Protocol):
+    """Where entries lie."""
+
+    def locate(self, index: int) -> EntryLocation | None:
+        """The location of an entry; None if it is gone."""
+
+    def file_of(self, location: EntryLocation) -> RecordFile:
+        """The file of a location."""
 
 
 class Doubt(NamedTuple):
@@ -35,8 +44,8 @@ class Doubt(NamedTuple):
 
 @dataclass(slots=True)
 class Damages:
-    """What is damaged of one journal. Not thread-safe: what another thread found is noted on the
-    loop."""
+    """The damage to one journal that is known. Not thread-safe: what another thread found is noted
+    on the loop."""
 
     entries: dict[int, EntryLocation]
     """By index: the entries that are not what was written."""
@@ -55,18 +64,18 @@ class Damages:
         """Nothing is known to be damaged."""
         return cls({}, {})
 
-    def note(self, store: EntryStore, locations: Iterable[EntryLocation]) -> None:
+    def note(self, places: Places, locations: Iterable[EntryLocation]) -> None:
         """Take entries that did not read as they were written, where they still lie there."""
         for location in locations:
             index = location.log_index
-            if index in self.entries or store.locate(index) != location:
+            if index in self.entries or places.locate(index) != location:
                 continue
             self.entries[index] = location
             self.found_total += 1
             logger.error(
                 "event=entry_damaged file=%s byte=%d index=%d advice=it is asked of the other "
                 "members and written again; look at the disk and the memory of this machine",
-                store.file_of(location).name,
+                places.file_of(location).name,
                 location.offset,
                 index,
             )
@@ -85,17 +94,17 @@ class Damages:
         )
         self.found()
 
-    def waiting(self, store: EntryStore) -> list[EntryLocation]:
+    def waiting(self, places: Places) -> list[EntryLocation]:
         """Entries that wait for their repair; those that are gone, or lie elsewhere, are dropped:
         what was copied was whole."""
         for index, location in list(self.entries.items()):
-            if store.locate(index) != location:
+            if places.locate(index) != location:
                 del self.entries[index]
         return list(self.entries.values())
 
-    def error(self, store: EntryStore, location: EntryLocation) -> JournalDamaged:
+    def error(self, places: Places, location: EntryLocation) -> JournalDamaged:
         """The error that ends a node which has to have this entry, and cannot get it."""
-        return not_as_written(store.file_of(location), location)
+        return not_as_written(places.file_of(location), location)
 
 
 class Rewrite(NamedTuple):

@@ -53,7 +53,7 @@ class EntryStore:
         self.whole_log_holds = 0
         """Holders of bodies that need the whole log: no snapshot may stand for its beginning."""
         self.damages = Damages.none()
-        """What is known to be damaged of these entries and of the files that they lie in."""
+        """The damage to these entries, and to the files that they lie in, that is known."""
         self._numbers_out: set[int] = set()
 
     @property

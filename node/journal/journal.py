@@ -301,7 +301,7 @@ class Journal:
 
     @property
     def damages(self) -> Damages:
-        """What is known to be damaged, of what a node can go on with."""
+        """The damage that is known, and that a node can go on with."""
         return self._snapshots.entries.damages
 
     def damaged_entries(self) -> list[EntryLocation]:
@@ -330,7 +330,7 @@ class Journal:
             self.damages.repaired_total += 1
 
     def scrubbing(self) -> Generator[Job[Any] | int]:
-        """One pass over everything on the disk, in pieces: yields each job that reads one, and the
+        """Read everything on the disk once, in pieces: yields each job that reads one, and the
         bytes that it has read. What it finds is in `damages`; doubts of before are forgotten, for
         it finds those that are left."""
         self.damages.doubts.clear()

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 class _Walked(NamedTuple):
-    """How far the records of a file were read, and what is wrong there."""
+    """The offset up to which the records of a file were read, and what is wrong there."""
 
     offset: int
     problem: str | None
 
 
 class Scrub:
-    """One pass over a journal."""
+    """A single pass over a journal."""
 
     def __init__(self, storage: Storage, snapshots: SnapshotStore, log: DurableLog) -> None:
         self._storage = storage

@@ -234,7 +234,7 @@ class RaftCounters:
 
 @dataclass(frozen=True, slots=True)
 class ScrubStats:
-    """What was read of this member's disk to find damage, and what became of it."""
+    """Figures of the scrub of this member's disk, and of the damage that was found."""
 
     passes_total: int = 0
     read_bytes_total: int = 0

@@ -61,7 +61,10 @@ def live_entries(journal: Journal, meta: SnapshotMeta, first: int = 0) -> Iterat
 
 def kept_entry(journal: Journal, index: int) -> Entry:
     """Return an entry as a peer is sent it."""
-    return at_once(journal.reading_entries([index]))[0]
+    found = at_once(journal.reading_entries([index]))
+    if not found:
+        raise journal.cannot_repair(journal.damages.entries[index])
+    return found[0]
 
 
 def carry(source: Journal, target: Journal, meta: SnapshotMeta) -> bool:

@@ -42,7 +42,7 @@ def with_all_files() -> tuple[SimStorage, Journal]:
 
 
 def scrubbed(journal: Journal) -> int:
-    """One pass; the bytes that it has read."""
+    """Make a pass; the bytes that it has read."""
     read_bytes = 0
     for piece in journal.scrubbing():
         if isinstance(piece, Job):
@@ -162,7 +162,7 @@ def test_a_sector_that_does_not_read_is_damage_of_the_entries_in_it() -> None:
 
 
 def test_a_compaction_waits_for_a_repair() -> None:
-    """What is copied is checked: the journal goes on, and copies what is whole again."""
+    """A copy checks what it reads: the journal goes on, and copies what is whole again."""
     storage = SimStorage()
     journal = open_journal(storage, limits=SMALL)
     for _ in range(12):

@@ -94,7 +94,7 @@ def body_of(world: World, index: int) -> bytes:
 
 
 def scrub(world: World, seconds: float = 5.0) -> None:
-    """Let the time come at which the disks are read."""
+    """Run until the disks have been read."""
     world.run(SCRUB_SECONDS + seconds)
 
 
@@ -196,7 +196,7 @@ def a_snapshot_is_sent_behind_a_repair(node_class: NodeClass = RaftNode) -> None
 
 
 def a_compaction_waits_for_a_repair(node_class: NodeClass = RaftNode) -> None:
-    """What is copied is checked: the copy is given up, and made when the entry is whole again."""
+    """A copy that meets a damaged entry is given up, and made when the entry is whole again."""
     world, leader = with_old_bodies(node_class)
     names = {name: rot(node, KEPT)[0] for name, node in world.nodes.items() if name != "c"}
     for _ in range(10):
