@@ -21,6 +21,9 @@ pytestmark = [pytest.mark.slow, needs_browser]
 
 SHOWN = limits.QUEUE_ITEMS_SHOWN
 
+TABS_MAX = 40
+"""Presses of Tab on the way to anything of a page that has few rows."""
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserProcess]:
@@ -133,6 +136,12 @@ async def test_a_dead_letter_behind_hundreds_of_others_is_found_edited_and_resen
         assert json.loads(bytes(mended.body)) == {"order": 1}
         assert mended.headers == {"mended": "by hand"}
         await ann.reads(f"{OTHERS_DEAD - 1} dead letters: JSONDecodeError")
+        # What was published here goes nowhere back, and no redrive of it would leave others out.
+        await client.publish("payments.dlq", b"published here")
+        await ann.reads("no dead letters")
+        await ann.clicks_on(".groups li:last-child button", css=True)
+        await ann.reads("1 message: no dead letters", "published here")
+        assert not await ann.js("document.querySelector('.letters').innerText.includes('Redrive')")
         assert ann.complaints == []
 
 
@@ -232,4 +241,49 @@ async def test_who_changed_what_is_read_page_by_page_and_comes_without_a_reload(
         await ann.types("made.00")
         await ann.presses("Enter")
         await ann.until(f"{rows} === 2")
+        assert ann.complaints == []
+
+
+async def test_a_queue_is_found_and_paused_by_keyboard_alone(
+    shared_cluster: SharedCluster, browser: BrowserProcess
+) -> None:
+    leader = await shared_cluster.leader()
+    async with fifo.connect(shared_cluster.url) as client, person(browser) as ann:
+        for name in ("bills", "orders"):
+            await client.declare(fifo.QueueSpec(name))
+        await ann.sees(1440, 900)
+        await ann.opens(f"http://{leader.me.http}/")
+        await ann.reads("Needs attention")
+        focused = "document.activeElement.innerText ?? ''"
+
+        async def goes_to(text: str) -> None:
+            """Press Tab until this is focused, and seen to be."""
+            for _ in range(TABS_MAX):
+                await ann.presses("Tab")
+                if (await ann.js(focused)).startswith(text):
+                    style = "getComputedStyle(document.activeElement).outlineStyle"
+                    assert await ann.js(style) == "solid", text
+                    return
+            raise AssertionError(f"{text!r} has no focus after {TABS_MAX} presses of Tab")
+
+        await ann.presses("2")
+        await ann.reads("2 queues")
+        await ann.presses("/")
+        await ann.types("ord")
+        await ann.reads("1 of 2 queues")
+        await goes_to("orders")
+        await ann.presses("Enter")
+        await ann.reads("No message waits for its time.")
+        await goes_to("Pause …")
+        await ann.presses("Enter")
+        await ann.reads("Pause orders?")
+        await ann.presses("Escape")
+        await ann.until("!document.getElementById('dialog').open")
+        assert await ann.js(focused) == "Pause …", "where it was"
+        await ann.presses("Enter")
+        await ann.until(f"({focused}) === 'Pause orders'")
+        await ann.presses("Enter")
+        await ann.reads("orders is paused")
+        assert (await client.queue("orders")).paused
+        assert ann.clicks == 0
         assert ann.complaints == []

@@ -54,7 +54,7 @@ export function audit() {
       filter("queue", "Only of this queue", "search"), filter("user", "Only by this user", "text")),
     failed && h("p", { class: "error", role: "alert", key: "failed" }, failed),
     lines === undefined ? !failed && h("p", { class: "empty", key: "wait" }, "Asking the leader …")
-      : lines.length === 0 ? h("p", { class: "empty", key: "none" }, "No such change.")
+      : lines.length === 0 ? h("p", { class: "empty", key: "none" }, state.view.queue || state.view.user ? "No such change." : "Nothing was changed yet.")
       : h("div", { class: "scroll card", key: "lines", tabindex: 0, role: "region", "aria-label": "Table of changes" },
         h("table", { class: "audit" },
           h("thead", null, h("tr", null, ["When", "Change", "Details", "By", "Outcome"]

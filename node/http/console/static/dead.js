@@ -36,6 +36,9 @@ function list() {
 
 // --- one queue -----------------------------------------------------------------------------------
 
+/** Whether a group is of dead letters: a message may have been published to their queue. */
+const died = (group) => group.reason !== "";
+const nameOf = (group) => group.exception_type || group.reason.replaceAll("_", " ") || "no dead letters";
 const keyOf = (group) => JSON.stringify([group.reason, group.source, group.exception_type, group.stack_line]);
 
 /** Ask for the groups, and for letters of the one that is chosen; called once a second. */
@@ -115,9 +118,10 @@ function one(name) {
           },
             h("b", { class: "num" }, short(group.messages)),
             h("span", { class: "group" },
-              h("span", null, group.exception_type || group.reason.replaceAll("_", " ") || "no dead letters"),
-              h("code", null, group.stack_line || "no stack"),
-              h("span", { class: "soft" }, `${group.reason.replaceAll("_", " ")} · of ${group.source || "–"} · last ${clock(group.last_died_ms)}`)))))),
+              h("span", null, nameOf(group)),
+              died(group) && h("code", null, group.stack_line || "no stack"),
+              h("span", { class: "soft" }, [group.reason.replaceAll("_", " "), group.source && `of ${group.source}`, `last ${clock(group.last_died_ms)}`]
+                .filter(Boolean).join(" · "))))))),
         details(name, chosen, shown)),
   ];
 }
@@ -128,8 +132,9 @@ function details(name, group, shown) {
   const may = shown?.may.manage;
   return h("section", { class: "card letters", "aria-labelledby": "group-title" },
     h("div", { class: "heading" },
-      h("h2", { id: "group-title" }, `${plural(group.messages, "dead letter")}: ${group.exception_type || group.reason.replaceAll("_", " ")}`),
-      shown?.may.manage && h("button", { class: "primary", type: "button", onclick: () => redriveDialog(name, group) }, "Redrive …")),
+      h("h2", { id: "group-title" }, `${plural(group.messages, died(group) ? "dead letter" : "message")}: ${nameOf(group)}`),
+      // Without a reason no filter would name the group, and everything would go back.
+      may && died(group) && h("button", { class: "primary", type: "button", onclick: () => redriveDialog(name, group) }, "Redrive …")),
     letters && letters.length === 0 && !looking && h("p", { class: "empty" }, "None of them is there any more."),
     (letters ?? []).slice(0, wantedLetters).map((one) => h("article", { class: "message", key: one.id },
         h("h3", null, h("code", null, one.id), one.key && [" · key ", h("b", null, one.key)]),
@@ -194,7 +199,7 @@ function redriveDialog(name, group) {
   countAgain().catch((error) => {
     if (state.dialog) state.dialog.error = error.message;
   });
-  open(`Redrive ${group.exception_type || group.reason.replaceAll("_", " ")}`, () => {
+  open(`Redrive ${nameOf(group)}`, () => {
     const redrive = state.queue?.queue.redrive;
     const live = redrive && (redrive.status === "running" || redrive.status === "paused");
     if (plan.began && !live && plan.stale) {

@@ -17,7 +17,11 @@ export function queue() {
   const { queue: shown } = state;
   const { name } = state.route;
   if (!shown || shown.queue.name !== name || state.view.gone) {
-    return h("p", { class: "empty", key: "wait" }, state.view.missing ?? `Asking for ${name} …`);
+    return [
+      h("div", { class: "heading", key: "head" }, h("h1", null, name)),
+      h("p", { class: "empty", key: "wait", role: "status" }, state.view.missing ?? `Asking for ${name} …`),
+      state.view.missing && h("p", { key: "back" }, h("a", { class: "button", href: "#/queues" }, "All queues")),
+    ];
   }
   const own = state.own;
   const line = (title, columns, per) => lines(title,
