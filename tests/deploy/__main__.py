@@ -97,6 +97,7 @@ def chart() -> str:
             others = json.dumps(seen["others"])
             run("node", HERE / "custom_schemas.mjs", tools.of_npm(), given=others)
             count += seen["documents"]
+    _mounts_no_key_of_another()
     for name, values in REFUSED.items():
         try:
             rendered(values, KUBERNETES[-1])
@@ -108,6 +109,13 @@ def chart() -> str:
         f"{len(SETS)} sets of values give {count} resources that fit the schemas of Kubernetes"
         f" {versions}, cert-manager and the Prometheus operator; {len(REFUSED)} sets are refused"
     )
+
+
+def _mounts_no_key_of_another() -> None:
+    """With the driver, each pod has a certificate for its own name, and no secret of peers."""
+    text = rendered(SETS["certificates that pods have alone"], KUBERNETES[-1])
+    if "peer-tls" in text or 'csi.cert-manager.io/dns-names: "${POD_NAME}"' not in text:
+        raise Failed("with csiDriver a pod mounts certificates of other pods")
 
 
 # --- machines -------------------------------------------------------------------------------------

@@ -193,6 +193,7 @@ HELM = shutil.which("helm")
         ({"replicas": 5, "limits": {"disk_low_bytes": 1 << 30}, "raft": {"heartbeat_ms": 50}}, 5),
         ({"users": [], "usersInLog": True, "balancers": ["10.0.0.0/24"]}, 3),
         ({"peerTls": {"enabled": True, "issuerRef": {"name": "peers"}}}, 3),
+        ({"peerTls": {"enabled": True, "csiDriver": True, "issuerRef": {"name": "peers"}}}, 3),
     ],
 )
 def test_a_rendered_cluster_toml_is_one_that_nodes_take(

@@ -59,6 +59,10 @@ SETS: Final[dict[str, Values]] = {
         },
     },
     "TLS of clients alone": {"users": [ADMIN], "tls": ISSUED},
+    "certificates that pods have alone": {
+        "users": [ADMIN],
+        "peerTls": {**ISSUED, "csiDriver": True},
+    },
     "settings of nodes, logs, resources": {
         "users": [ADMIN],
         "raft": {"heartbeat_ms": 50},
@@ -101,6 +105,11 @@ REFUSED: Final[dict[str, Values]] = {
     "a value that there is not": {"users": [ADMIN], "replica": 3},
     "no node": {"users": [ADMIN], "replicas": 0},
     "TLS without an issuer": {"users": [ADMIN], "tls": {"enabled": True}},
+    "TLS of peers without an issuer": {"users": [ADMIN], "peerTls": {"enabled": True}},
+    "a client port's certificate for each pod": {
+        "users": [ADMIN],
+        "tls": {**ISSUED, "csiDriver": True},
+    },
     "a digest that is none": {"users": [ADMIN], "image": {"repository": "fifo", "digest": "1.0"}},
 }
 
