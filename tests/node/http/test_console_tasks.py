@@ -235,6 +235,8 @@ async def test_axe_finds_no_violation_on_any_page(
                 assert await ann.js(VIOLATIONS) == [], (page, width)
                 wide = "document.documentElement.scrollWidth - innerWidth"
                 assert await ann.js(wide) <= 0, (page, width)
+                last = "document.querySelector('nav a:last-child').getBoundingClientRect().right"
+                assert await ann.js(last) <= width, "it is cut"
 
 
 async def test_an_update_keeps_every_element_focus_and_scroll(
