@@ -7,6 +7,7 @@ know what channels do.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
@@ -40,7 +41,10 @@ class Transport(KombuTransport):  # type: ignore[misc]  # kombu has no types
         fifo.SessionTaken,
         fifo.ClientClosed,
         fifo.Timeout,
-        OSError,
+        # Not OSError, which a missing permission and a wrong password are: no retry mends them.
+        ConnectionError,
+        TimeoutError,
+        socket.gaierror,
     )
     channel_errors = (amqp.exceptions.ChannelError, fifo.FifoError)
     recoverable_connection_errors = connection_errors

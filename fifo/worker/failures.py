@@ -1,4 +1,4 @@
-"""How a failure is shown: in one line, and with the stack of the program's own code.
+"""The two forms of a failure: one line, and the stack of the program's own code.
 
 Owns both forms. Must not know what becomes of the message.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -244,6 +245,14 @@ def test_an_eta_that_is_no_date_is_left_to_celery_which_refuses_the_task() -> No
 def test_a_lock_is_kept_for_as_long_as_its_process_lives() -> None:
     options = TransportOptions.checked({}).of_consumer({"x-priority": 5})
     assert options == {"max_lock": 7 * 86_400, "pull": False, "priority": 5}
+
+
+def test_a_missing_permission_is_no_lost_connection_after_which_kombu_tries_again() -> None:
+    """Both classes are errors of the system by name, and so is a lost connection."""
+    for error in (fifo.PermissionDenied, fifo.AuthenticationFailed, fifo.InvalidArgument):
+        assert not issubclass(error, Transport.connection_errors)
+    for lost in (fifo.ConnectionLost, fifo.SessionEnded, ConnectionResetError, socket.gaierror):
+        assert issubclass(lost, Transport.connection_errors)
 
 
 def test_a_url_is_shown_without_its_password() -> None:
