@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from node.journal.locations import EntryLocation
     from node.journal.passport import Keeper, Passport
     from node.journal.recovery.open import RecoveredJournal
+    from node.journal.scrub import Piece
     from node.journal.snapshots.store import BodyHold, SnapshotStats
 
 __all__ = ["Entry", "Journal", "JournalStats"]
@@ -329,9 +330,9 @@ class Journal:
         if self.damages.entries.pop(location.log_index, None) is not None:
             self.damages.repaired_total += 1
 
-    def scrubbing(self) -> Generator[Job[Any] | int]:
+    def scrubbing(self) -> Generator[Job[Any] | Piece]:
         """Read everything on the disk once, in pieces: yields each job that reads one, and the
-        bytes that it has read. What it finds is in `damages`; doubts of before are forgotten, for
+        piece that it has read. What it finds is in `damages`; doubts of before are forgotten, for
         it finds those that are left."""
         self.damages.doubts.clear()
         return Scrub(self._storage, self._snapshots, self.log).run()

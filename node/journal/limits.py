@@ -211,6 +211,9 @@ SCRUB_BYTES: Final = 256 * KIB
 SCRUB_ENTRIES: Final = 1_000
 """Entries of the same, for small ones: their locations are gathered on the event loop."""
 
+SCRUB_RECORD_COST_BYTES: Final = 1024
+"""A record's cost beside its bytes in the rate of the scrub: a few microseconds each."""
+
 AUDIT_FILES: Final = 4
 """Files of the audit log of a node: the oldest is overwritten."""
 

@@ -32,10 +32,24 @@ if TYPE_CHECKING:
     from node.journal.snapshots.store import SnapshotStore
 
 
+class Piece(NamedTuple):
+    """A part of the disk that was read."""
+
+    read_bytes: int
+    records: int
+
+    @property
+    def cost_bytes(self) -> int:
+        """The bytes that it counts for: small records take longer to check than to read."""
+        return self.read_bytes + self.records * limits.SCRUB_RECORD_COST_BYTES
+
+
 class _Walked(NamedTuple):
-    """The offset up to which the records of a file were read, and what is wrong there."""
+    """The offset up to which the records of a file were read, their number, and what is wrong
+    there."""
 
     offset: int
+    records: int
     problem: str | None
 
 
@@ -51,7 +65,7 @@ class Scrub:
     def _store(self) -> EntryStore:
         return self._snapshots.entries
 
-    def run(self) -> Generator[Job[Any] | int]:
+    def run(self) -> Generator[Job[Any] | Piece]:
         """Yield each job that reads a piece, and then its bytes."""
         yield from self._old_entries()
         for segment in self._log_segments():
@@ -62,7 +76,7 @@ class Scrub:
 
     # --- entries from before the log ---
 
-    def _old_entries(self) -> Generator[Job[Any] | int]:
+    def _old_entries(self) -> Generator[Job[Any] | Piece]:
         index = 0
         while some := self._store.catalog.locations.after(index, limits.SCRUB_ENTRIES):
             some = _fitting(some)
@@ -73,7 +87,8 @@ class Scrub:
             job = Job(partial(self._damaged_in, by_file))
             yield job
             self._store.damages.note(self._store, job.result())
-            yield sum(location.size + records.RECORD_BYTES for location in some)
+            read_bytes = sum(location.size + records.RECORD_BYTES for location in some)
+            yield Piece(read_bytes, len(some))
 
     def _damaged_in(self, by_file: dict[RecordFile, list[EntryLocation]]) -> list[EntryLocation]:
         damaged: list[EntryLocation] = []
@@ -106,7 +121,7 @@ class Scrub:
         old = {segment.name for segment in self._store.below_log()}
         return [segment for segment in self._store.segments if segment.name not in old]
 
-    def _segment(self, segment: Segment) -> Generator[Job[Any] | int]:
+    def _segment(self, segment: Segment) -> Generator[Job[Any] | Piece]:
         base = segment.header.base
 
         def end() -> int:
@@ -129,7 +144,7 @@ class Scrub:
         base: int,
         end: Callable[[], int],
         entry_from: Callable[[int], EntryLocation | None] = lambda _: None,
-    ) -> Generator[Job[Any] | int]:
+    ) -> Generator[Job[Any] | Piece]:
         """Walk over the records of a file up to `end()`; `entry_from` says which entry of the log
         begins at an offset, or behind it."""
         offset: int | None = 0
@@ -143,7 +158,7 @@ class Scrub:
             before, offset = offset, walked.offset
             if walked.problem is not None:
                 offset = self._behind(name, walked, entry_from(walked.offset))
-            yield walked.offset - before
+            yield Piece(walked.offset - before, walked.records)
 
     def _behind(self, name: str, walked: _Walked, entry: EntryLocation | None) -> int | None:
         """Note what is damaged, an entry or something before the next one, and say where to go on;
@@ -158,6 +173,7 @@ class Scrub:
     def _walk(self, name: str, magic: bytes, base: int, offset: int, end: int) -> _Walked:
         """Read records from `offset` on, a piece or one of them at least; on any thread."""
         file = self._storage.open(name)
+        count = 0
         try:
             _, header_bytes, seed = self._store.identity.read_header(file, name, magic)
             offset = max(offset, header_bytes)
@@ -170,15 +186,17 @@ class Scrub:
                 chunk_bytes=limits.SCRUB_BYTES,
             )
             for at, head, _ in reader:
-                if at + head.size >= offset + limits.SCRUB_BYTES:
-                    return _Walked(at + records.RECORD_BYTES + head.size, None)
-            return _Walked(reader.offset, reader.problem)
+                count += 1
+                behind = at + records.RECORD_BYTES + head.size
+                if behind - offset >= limits.SCRUB_BYTES or count == limits.SCRUB_ENTRIES:
+                    return _Walked(behind, count, None)
+            return _Walked(reader.offset, count, reader.problem)
         except (JournalDamaged, JournalForeign) as problem:
-            return _Walked(end, str(problem))
+            return _Walked(end, count, str(problem))
         except OSError as problem:
             if problem.errno != errno.EIO:
                 raise
-            return _Walked(reader.offset, f"the disk does not read it ({problem.strerror})")
+            return _Walked(reader.offset, count, f"the disk does not read it ({problem.strerror})")
         finally:
             file.close()
 

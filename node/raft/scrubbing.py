@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from node.journal.io.jobs import Worker
     from node.journal.journal import Journal
+    from node.journal.scrub import Piece
     from node.raft.config import RaftConfig
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Scrubbing:
         self._journal = journal
         self._clock = clock
         self._wake = wake
-        self._steps: Steps[int] = Steps(worker, self._resumed)
+        self._steps: Steps[Piece] = Steps(worker, self._resumed)
         self.due = clock() + config.scrub_first_seconds
         """When `step` has something to do."""
         self.passes_total = 0
@@ -61,10 +62,10 @@ class Scrubbing:
             return False
         if steps.idle:
             steps.begin(self._journal.scrubbing())
-        read_bytes = None
+        piece = None
         try:
-            while read_bytes is None and steps.runnable:
-                read_bytes = steps.step()
+            while piece is None and steps.runnable:
+                piece = steps.step()
         except OSError as error:  # No descriptor, say: nothing is known to be damaged by that.
             logger.warning("event=scrub_failed error=%s", error)
             self.due = now + self._config.scrub_again_seconds
@@ -72,9 +73,9 @@ class Scrubbing:
         if steps.idle:
             return self._ended(now)
         self.due = NEVER  # Until the piece has come.
-        if read_bytes is not None:
-            self.read_bytes_total += read_bytes
-            self.due = now + read_bytes / limits.SCRUB_BYTES_PER_SECOND
+        if piece is not None:
+            self.read_bytes_total += piece.read_bytes
+            self.due = now + piece.cost_bytes / limits.SCRUB_BYTES_PER_SECOND
         return False
 
     def _ended(self, now: float) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from node.journal import limits
 from node.journal.errors import SnapshotFailed
 from node.journal.io.jobs import Job
 from node.testing.disk import SimStorage
@@ -48,7 +49,8 @@ def scrubbed(journal: Journal) -> int:
         if isinstance(piece, Job):
             piece.run()
         else:
-            read_bytes += piece
+            read_bytes += piece.read_bytes
+            assert piece.records <= limits.SCRUB_ENTRIES
     return read_bytes
 
 
