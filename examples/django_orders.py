@@ -9,6 +9,7 @@ from django.db import transaction
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 
+import fifo
 from fifo import blocking
 
 if not settings.configured:
@@ -27,7 +28,9 @@ def queue() -> blocking.BlockingClient:
     """The client of this process: gunicorn forks after it has imported the app (--preload)."""
     with _connecting:
         if os.getpid() not in _clients:
-            _clients[os.getpid()] = blocking.connect(os.environ["FIFO_URL"])
+            client = blocking.connect(os.environ["FIFO_URL"])
+            client.declare(fifo.QueueSpec("web.orders", dedup_window=3600))
+            _clients[os.getpid()] = client
         return _clients[os.getpid()]
 
 
@@ -36,7 +39,7 @@ def create(request: HttpRequest) -> JsonResponse:
     with transaction.atomic():
         order = loads(body)["id"]  # and what belongs into the database
         # After the commit: a worker never sees an order that was rolled back.
-        transaction.on_commit(lambda: queue().publish("orders", body, dedup_id=str(order)))
+        transaction.on_commit(lambda: queue().publish("web.orders", body, dedup_id=str(order)))
     return JsonResponse({"order": order}, status=202)
 
 

@@ -12,7 +12,7 @@ import fifo
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with fifo.connect(os.environ["FIFO_URL"]) as client:  # one for each process of uvicorn
-        await client.declare(fifo.QueueSpec("orders", dead_letter="orders.dead", dedup_window=3600))
+        await client.declare(fifo.QueueSpec("web.orders", dedup_window=3600))
         app.state.queue = client
         yield
 
@@ -30,5 +30,5 @@ class Order:
 async def create(order: Order, request: Request) -> dict[str, str]:
     body = dumps(asdict(order)).encode()
     # Stored by a majority when this returns; a request that is sent again is stored once.
-    confirm = await request.app.state.queue.publish("orders", body, dedup_id=str(order.id))
+    confirm = await request.app.state.queue.publish("web.orders", body, dedup_id=str(order.id))
     return {"message": confirm.id}

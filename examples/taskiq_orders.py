@@ -3,7 +3,7 @@ import os
 
 from fifo.taskiq import FifoBroker
 
-broker = FifoBroker(os.environ["FIFO_URL"], "orders")
+broker = FifoBroker(os.environ["FIFO_URL"], "taskiq.orders")
 
 
 @broker.task

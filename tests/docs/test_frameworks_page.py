@@ -99,9 +99,7 @@ SERVERS = {
 async def test_a_web_server_stores_each_order_once(
     shared_cluster: SharedCluster, tmp_path: Path, server: str
 ) -> None:
-    spec = fifo.QueueSpec("orders", dead_letter="orders.dead", dedup_window=3600)
     async with fifo.connect(shared_cluster.url) as client:
-        await client.declare(spec, warn=False)
         (port,) = free_ports(1)
         at = str(port) if server == "fastapi" else f"127.0.0.1:{port}"
         with running(shared_cluster.url, tmp_path / "server.log", *SERVERS[server], at):
@@ -109,7 +107,7 @@ async def test_a_web_server_stores_each_order_once(
             for number in (1, 2, 2, 3):
                 order = b'{"id": %d, "customer": "Ada"}' % number
                 assert await asyncio.to_thread(post, port, order) == 202
-        assert (await client.queue("orders")).ready == 3
+        assert (await client.queue("web.orders")).ready == 3
 
 
 def answers(port: int) -> bool:
