@@ -1,4 +1,4 @@
-"""The transport that kombu finds under `fifo://`.
+"""The transport that kombu finds under `fifo://` and `fifos://`.
 
 Owns connections: one client each, on a thread of its own. Its methods have kombu's names. Must not
 know what channels do.
@@ -69,7 +69,8 @@ class Transport(KombuTransport):  # type: ignore[misc]  # kombu has no types
         if "://" in client.hostname:
             return str(client.hostname)
         user = f"{quote(client.userid)}:{quote(client.password or '')}@" if client.userid else ""
-        return f"fifo://{user}{client.hostname}:{client.port or self.default_port}"
+        scheme = "fifos" if client.transport_cls == "fifos" else "fifo"
+        return f"{scheme}://{user}{client.hostname}:{client.port or self.default_port}"
 
     def create_channel(self, connection: Connected) -> Channel:
         """A new channel."""
