@@ -71,7 +71,18 @@ def _draw(found: dict[str, Any]) -> None:
             "by it: look at its memory, its disk and its version"
         )
     if leader is None:
-        output.note("no leader: publishing and consuming wait until a majority of nodes is running")
+        output.note(_without_leader(nodes, found["url"]))
+
+
+def _without_leader(nodes: Sequence[dict[str, Any]], url: str) -> str:
+    """The reason why none of the nodes that were asked leads: maybe not all were asked."""
+    asked = {node["address"] for node in nodes}
+    for node in sorted(nodes, key=lambda node: node.get("term", 0), reverse=True):
+        name = node.get("leader")
+        address = (node.get("members") or {}).get(name)
+        if address is not None and address not in asked:
+            return f"the leader is {name} at {address}, which is not in {url}: name it there too"
+    return "no leader: publishing and consuming wait until a majority of nodes is running"
 
 
 def _differing(nodes: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:

@@ -125,6 +125,21 @@ def test_a_node_that_refuses_is_not_reported_as_down(
     assert (done.code, done.line) == (1, f"fifo: user ann may not ask (cluster at {URL})")
 
 
+def test_a_leader_that_was_not_asked_is_not_a_missing_one(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the address of a follower alone the table has no leader; the cluster does."""
+    members = {"n1": "127.0.0.1:1", "n2": "127.0.0.1:2", "n3": "127.0.0.1:9"}
+    follower = {**STATUS, "role": "follower", "leader": "n3", "peers": [], "members": members}
+    answering(monkeypatch, follower, DOWN)
+    done = cli("status", "--url", URL)
+    expected = f"the leader is n3 at 127.0.0.1:9, which is not in {URL}: name it there too"
+    assert done.err.strip() == expected
+    answering(monkeypatch, {**follower, "leader": "n2"}, DOWN)
+    done = cli("status", "--url", URL)
+    assert "no leader: publishing and consuming wait" in done.err
+
+
 def test_a_replica_that_differs_is_named_by_a_peer_or_itself(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
