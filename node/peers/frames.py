@@ -122,6 +122,22 @@ def _rows(value: object) -> bool:
     )
 
 
+def _opens(value: object) -> bool:
+    """Whether it is a list of members and the id of the open of each."""
+    return (
+        type(value) is list
+        and len(value) <= limits.ROWS_MAX
+        and all(
+            type(row) is list
+            and len(row) == 2
+            and _name(row[0])
+            and type(row[1]) is bytes
+            and len(row[1]) == JOURNAL_ID_BYTES
+            for row in value
+        )
+    )
+
+
 def _sized(size: int) -> Callable[[object], bool]:
     return lambda value: type(value) is bytes and len(value) == size
 
@@ -181,6 +197,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
             ("term", _uint),
             ("index", _uint),
             ("rows", _rows),
+            ("connected", _opens),
         ),
     ),
     "verdict": (

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from node.peers.message import MessageRefused
 from node.raft import rejoin
 from node.raft.errors import RaftStopped
+from node.raft.processes import Processes
 from node.raft.rebuilding import Rebuilding
 from node.raft.roll import (
     Judgement,
@@ -51,6 +52,7 @@ class Admission(Rebuilding):
     """The part of a core that decides about journals."""
 
     roll_class = Roll
+    processes_class = Processes
 
     def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         self._standings: dict[PeerNode, Standing] = {}
@@ -63,6 +65,10 @@ class Admission(Rebuilding):
         self._writing: Passport | None = None
         self._begins = False
         self._led_term = 0
+        self._processes = self.processes_class(config.name)
+        self._twice: dict[PeerNode, str] = {}
+        """Members of which a process is connected here, and another one to the member named."""
+        self._twice_before: set[PeerNode] = set()
         papers = environment.journal.passport
         memory = environment.journal.log.memory
         others = {} if papers is None else papers.others
@@ -95,7 +101,14 @@ class Admission(Rebuilding):
         }
         term, index = self._opened
         said = Said(
-            papers.journal, papers.opens, papers.open_id, self._own_state(), term, index, rows
+            papers.journal,
+            papers.opens,
+            papers.open_id,
+            self._own_state(),
+            term,
+            index,
+            rows,
+            dict(self._processes.here),
         )
         for node in nodes or self.nodes:
             if self.peer_connected(node):
@@ -105,6 +118,7 @@ class Admission(Rebuilding):
         """The acknowledgements of the members, for the journal."""
         for node in self.nodes:
             self._note_acknowledged(node)
+        self._tell_twice()
         return self.roll.packed()
 
     def _note_acknowledged(self, node: PeerNode) -> None:
@@ -138,14 +152,25 @@ class Admission(Rebuilding):
         except ValueError as error:
             raise MessageRefused(f"{node.id} sent a state of a journal that is none") from error
         self._said[node] = said
+        before = dict(self._processes.here)
+        news = self._processes.said(node.id, said.connected)
         if self._judge(node, said):
             self._learn(node, said)
+        if news:
+            self._judge_again(node)
+        self._say_connected(before)
         self._begin_together()
         self._explain()
         return True
 
     def _judge(self, node: PeerNode, said: Said) -> bool:
         """Judge a member that is connected. True where it is one that counts."""
+        elsewhere = self._processes.judge(node.id, said.open_id)
+        if elsewhere is not None:
+            self._twice[node] = elsewhere
+            self._set_standing(node, Standing.BARRED)
+            return False
+        self._twice.pop(node, None)
         self._note_acknowledged(node)
         found = self.roll.judge(node.id, said, self._own_state())
         known = self.roll.known(node.id)
@@ -158,6 +183,25 @@ class Admission(Rebuilding):
         if found.verdict is not None:
             self._tell_verdict(node, said, found.verdict, found.reason)
         return found.standing is Standing.COUNTED and said.state is State.WHOLE
+
+    def _judge_again(self, besides: PeerNode) -> None:
+        """Judge the others anew: knowledge of processes elsewhere has changed."""
+        for node, said in list(self._said.items()):
+            if node != besides:
+                self._judge(node, said)
+
+    def _say_connected(self, before: dict[str, bytes]) -> None:
+        """Tell the others where other processes count here than before."""
+        if self._processes.here != before:
+            self._introduce()
+
+    def _tell_twice(self) -> None:
+        """Report, once a second, the processes that were later than another one for a second: of a
+        member that starts again the old connection may end a moment later elsewhere."""
+        for node in self._twice_before & self._twice.keys():
+            reason = f"another process of {node.id} is connected to {self._twice[node]} and lives"
+            self._tell_verdict(node, self._said[node], Notice.TWICE, reason)
+        self._twice_before = set(self._twice)
 
     def _standing(self, node: PeerNode, said: Said, found: Judgement) -> Standing:
         """The standing that follows from a judgement, once the disk has what it stands on."""
@@ -349,8 +393,7 @@ class Admission(Rebuilding):
     # --- connections ---
 
     def connected(self, node: PeerNode) -> None:
-        self._said.pop(node, None)
-        self._standings.pop(node, None)
+        self._forget_connection(node)
         super().connected(node)
         self._introduce(node)
         if self.journal.passport is not None:
@@ -358,10 +401,18 @@ class Admission(Rebuilding):
 
     def disconnected(self, node: PeerNode) -> None:
         self._note_acknowledged(node)
+        before = dict(self._processes.here)
+        self._forget_connection(node)
+        super().disconnected(node)
+        self._judge_again(node)
+        self._say_connected(before)
+        self._explain()
+
+    def _forget_connection(self, node: PeerNode) -> None:
         self._said.pop(node, None)
         self._standings.pop(node, None)
-        super().disconnected(node)
-        self._explain()
+        self._twice.pop(node, None)
+        self._processes.gone(node.id)
 
 
 def _named(said: dict[str, State], *states: State) -> list[str]:

@@ -64,7 +64,7 @@ class Standing(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Said:
     """The words of a member on its own journal: its state, the term and the last index that it had
-    at the open; and what it knows of the others."""
+    at the open; what it knows of the others; and the open of each that counts with it now."""
 
     journal: bytes
     opens: int
@@ -73,6 +73,7 @@ class Said:
     term: int
     index: int
     rows: Mapping[str, Known]
+    connected: Mapping[str, bytes]
 
     @property
     def frame(self) -> Message:
@@ -91,6 +92,7 @@ class Said:
             "term": self.term,
             "index": self.index,
             "rows": rows,
+            "connected": [list(one) for one in self.connected.items()],
         }
 
 
@@ -108,6 +110,7 @@ def said_in(message: Message) -> Said:
         message["term"],
         message["index"],
         rows,
+        dict(message["connected"]),
     )
 
 

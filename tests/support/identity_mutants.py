@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from node.journal.passport import Known
 from node.raft import rejoin
 from node.raft.core import Core
+from node.raft.processes import Processes
 from node.raft.roll import Judgement, Roll, Said, Standing, State
 
 if TYPE_CHECKING:
@@ -121,6 +122,17 @@ class TakesRestartsForLoss(Core):
     """A journal that was opened again is taken for another."""
 
     roll_class = _Suspicious
+
+
+class _Unaware(Processes):
+    def judge(self, member: str, open_id: bytes) -> str | None:
+        return None
+
+
+class CountsProcessesElsewhere(Core):
+    """A process counts wherever it is connected."""
+
+    processes_class = _Unaware
 
 
 CORES: dict[str, type[Core]] = {

@@ -263,6 +263,37 @@ def journals_without_identity_are_believed_once(node_class: NodeClass = RaftNode
     settled(world)
 
 
+def says_connected(world: World, says: str, hears: str, other: str, open_id: bytes) -> None:
+    """Have one member say to another that this process of a third is connected to it."""
+    core = raft_probe.core(world.nodes[hears].node)
+    node = next(one for one in core.nodes if one.id == says)
+    said = replace(core._said[node], connected={other: open_id})
+    core.receive(node, said.frame)
+
+
+def a_second_process_does_not_count_wherever_it_is_connected(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    """Of two that came at once the least member keeps its own; the other counts once the word of
+    the first is gone."""
+    world = make(13, node_class)
+    world.commit(world.elect("a"), 2)
+    world.run(1.0)
+    another = bytes(range(16))
+    says_connected(world, "b", "a", "c", another)
+    assert standing(world, "a", "c") is None, "taken before, and the least name"
+    says_connected(world, "a", "b", "c", another)
+    assert standing(world, "b", "c") is Standing.BARRED
+    world.run(3.0)
+    assert standing(world, "b", "c") is Standing.BARRED
+    assert "gave up" not in world.counts
+    world.nodes["a"].kill()
+    world.run(3.0)
+    assert standing(world, "b", "c") is None, "the first process is connected to no member"
+    settled(world)
+    assert standing(world, "b", "c") is None
+
+
 RULES: list[Rule] = [
     (empty_members_begin_together, mutants.BeginsAmongTheReachable),
     (an_empty_folder_is_no_member, mutants.BeginsEmpty),
@@ -276,5 +307,9 @@ RULES: list[Rule] = [
     (of_two_an_empty_one_is_let_in, mutants.AdmitsNone),
     (a_restart_is_no_loss, mutants.TakesRestartsForLoss),
     (journals_without_identity_are_believed_once, mutants.BeginsEmpty),
+    (
+        a_second_process_does_not_count_wherever_it_is_connected,
+        mutants.CountsProcessesElsewhere,
+    ),
 ]
 test_the_rule_holds, test_the_rule_is_needed = as_tests(RULES)
