@@ -26,9 +26,14 @@ find "$lib" -name direct_url.json -delete
 find "$lib" -name RECORD -exec sed -i '/direct_url\.json/d; /__pycache__/d; /^\.\.\/\.\.\/bin\//d' {} +
 cat > "$root/usr/bin/fifo" <<'LAUNCHER'
 #!/usr/bin/python3 -IB
+import os
 import sys
 
 sys.path.insert(0, "/usr/lib/fifo")
+# Nodes and workers that this process starts have to find it as well, and leave no byte code there.
+given = os.environ.get("PYTHONPATH")
+os.environ["PYTHONPATH"] = "/usr/lib/fifo" + (os.pathsep + given if given else "")
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 from fifo.__main__ import main
 
 sys.exit(main())

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -152,7 +153,25 @@ def package() -> str:
             *("--allow-root", built[0]),
         )
         size = built[0].stat().st_size / 1e6
-    return f"two builds have equal bytes ({size:.0f} MB); lintian has no error and no warning"
+        installed = _installed(built[0])
+    return (
+        f"two builds have equal bytes ({size:.0f} MB); lintian has no error and no warning;"
+        f" {installed}"
+    )
+
+
+def _installed(package: Path) -> str:
+    """The package in a Debian of its own: installed, used by its user, and purged."""
+    if os.geteuid():
+        return "not installed: needs root"
+    script = shlex.quote(str(HERE / "package_run.sh"))
+    run(
+        *("mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--format=null"),
+        "--include=python3,adduser,ca-certificates",
+        f'--customize-hook={script} "$1" {shlex.quote(str(package))}',
+        *("bookworm", "-"),
+    )
+    return "installed in a bookworm, where a node of it keeps a message, and purged"
 
 
 def ansible() -> str:
@@ -251,7 +270,7 @@ CHECKS: Final[tuple[tuple[str, str, Callable[[], str]], ...]] = (
     ("chart", "helm 3.6, kubernetes-validate, @kubernetes-models", chart),
     ("compose file", "docker-compose 1.29", compose),
     ("image", "mmdebstrap, skopeo, podman, crun, podman-compose", image),
-    ("Debian package", "dpkg-deb, lintian", package),
+    ("Debian package", "dpkg-deb, lintian, mmdebstrap", package),
     ("unit", "systemd-analyze", unit),
     ("Ansible role", "ansible-playbook, ansible-lint", ansible),
     ("Terraform", "terraform, a cluster of three nodes", terraform),

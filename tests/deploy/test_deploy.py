@@ -132,6 +132,27 @@ def test_the_unit_and_the_package_agree_with_the_command_line() -> None:
         assert run("sh", "-n", DEPLOY / script).returncode == 0
 
 
+def test_what_the_launcher_starts_finds_the_package_too(tmp_path: Path) -> None:
+    """Of the image and the Debian package: `fifo cluster start` and `fifo worker` start others."""
+    found = re.search(
+        r"<<'LAUNCHER'\n(.*?)^LAUNCHER$", (DEPLOY / "app.sh").read_text(), re.S | re.M
+    )
+    assert found is not None
+    library = tmp_path / "lib"
+    (library / "fifo").mkdir(parents=True)
+    (library / "fifo" / "__main__.py").write_text(
+        "import subprocess, sys\n\n\ndef main() -> int:\n"
+        '    return subprocess.call([sys.executable, "-m", "node", "of", "it"])\n'
+    )
+    (library / "node.py").write_text("import sys\n\nprint(sys.argv[1:])\n")
+    launcher = tmp_path / "fifo"
+    launcher.write_text(found[1].replace("/usr/lib/fifo", str(library)))
+    for variables in ({}, {"PYTHONPATH": str(tmp_path)}):
+        done = run(sys.executable, "-IB", launcher, **variables)
+        assert (done.returncode, done.stdout) == (0, "['of', 'it']\n"), done.stderr
+    assert not [*library.rglob("__pycache__")]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     """The command is a real one here, for systemd looks for it."""
