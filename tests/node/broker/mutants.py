@@ -12,18 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from node.broker import views
+from node.broker.bodiless import Bodiless
 from node.broker.connections.admission import Admission
 from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns, Share
+from node.broker.effects import Effects
 from node.broker.reads import Reads
 from node.broker.requests import publishing
 from node.broker.requests.publishing_across import PublishingAcross
 from node.broker.requests.queries import Queries
 from node.broker.requests.renewal import Renewals
 from node.server import Node
-from tests.mutants.hunting import Hunt, Mutant
+from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
+from tests.node.broker import test_bodiless as bodiless
 from tests.node.broker import test_fair_turns as turns
 from tests.node.broker import test_leader_renewals as leader_renewals
 from tests.node.broker import test_listings as listings
@@ -48,6 +51,11 @@ async def _leading() -> AsyncIterator[Node]:
 def _test(work: Callable[[], Coroutine[Any, Any, None]]) -> Hunt:
     """A test of the parts of the broker."""
     return in_process(work, within_s=TEST_SECONDS)
+
+
+def _sync(work: Callable[[], None]) -> Hunt:
+    """A test without a loop."""
+    return scenario(work, named(work))
 
 
 def _at_node(work: Callable[..., Coroutine[Any, Any, None]]) -> Hunt:
@@ -154,6 +162,22 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a consumer whose places are all lost is shown like any that is suspected": (
         edited(views, "_suspected_why", ">= consumer", "> consumer"),
         _at_node(listings.test_a_consumer_whose_places_are_all_lost_is_shown_as_one),
+    ),
+    "bodies are left at the broker though another fetch under way wants them": (
+        edited(Bodiless, "covers", " and not counts[_WHOLE]", ""),
+        _sync(bodiless.test_bodies_are_left_out_only_where_all_fetches_under_way_leave_them_out),
+    ),
+    "a fetch that has ended leaves bodies out of the next": (
+        edited(Bodiless, "end", "counts[_WHOLE if bodies else _BODILESS] -= 1", "pass"),
+        _at_node(bodiless.test_each_fetch_of_a_consumer_gets_the_bodies_that_it_wants),
+    ),
+    "bodies are left at the broker by every fetch": (
+        edited(Effects, "_deliver", "self.bodiless.covers((effect.session, effect.consumer))", "1"),
+        _at_node(bodiless.test_each_fetch_of_a_consumer_gets_the_bodies_that_it_wants),
+    ),
+    "a fetch that wants no bodies gets them": (
+        edited(Effects, "_deliver", "effect.repeat and", "False and"),
+        _at_node(bodiless.test_each_fetch_of_a_consumer_gets_the_bodies_that_it_wants),
     ),
 }
 
