@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +39,7 @@ from bench.loopback import free_base
 from bench.processes import Household
 from bench.spark import start_spark
 from fifo.client import from_url
+from tests.docs.test_pages import LINE_COLUMNS
 from tests.jepsen import checkers
 from tests.spark import hosts
 
@@ -381,7 +383,7 @@ def main() -> int:
     """Run some or all, and print a line for each; 1 where one does not hold."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark.machines", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=RUNS, default=list(RUNS))
-    parser.add_argument("--write", type=Path, help="the page whose table is written anew")
+    parser.add_argument("--write", type=Path, help="the page whose last run is written anew")
     options = parser.parse_args()
     reason = why_not()
     if reason is not None:
@@ -410,8 +412,15 @@ def _line(field: Field, name: str) -> str:
     found = run(field)
     seconds = time.monotonic() - began
     print(f"{name}: {found} ({seconds:.1f} s)", flush=True)
-    what = " ".join((run.__doc__ or "").split())
-    return f"| {name} | {what} | {found} | {seconds:.0f} s |"
+    return line_of(name, run.__doc__ or "", found, seconds)
+
+
+def line_of(name: str, what: str, found: str, seconds: float) -> str:
+    """A run as an item of the page's list, no wider than its lines may be."""
+    text = f"- **{name}**, {seconds:.0f} s: {' '.join(what.split())} Seen: {found}."
+    return textwrap.fill(
+        text, LINE_COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 BEGIN, END = "<!-- last run -->", "<!-- end of the last run -->"
@@ -420,10 +429,9 @@ BEGIN, END = "<!-- last run -->", "<!-- end of the last run -->"
 def _write(page: Path, lines: list[str]) -> None:
     text = page.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
-    head = ["| run | what holds | seen | took |", "|--|--|--|--|"]
     began = f"{_commit()}, {time.strftime('%Y-%m-%d', time.gmtime())}: all of these held."
-    table = "\n".join([BEGIN, "", began, "", *head, *lines, "", describe(), "", END])
-    page.write_text(before + table + rest.split(END)[1], encoding="utf-8")
+    runs = "\n".join([BEGIN, "", began, "", *lines, "", describe(), "", END])
+    page.write_text(before + runs + rest.split(END)[1], encoding="utf-8")
 
 
 def _commit() -> str:
