@@ -77,12 +77,13 @@ def table_options(schema: sql.StructType) -> dict[str, str] | None:
     return None if kept is None else dict(json.loads(kept))
 
 
-def sent(schema: sql.StructType) -> sql.StructType:
+def sent(schema: sql.StructType, id_column: str | None = None) -> sql.StructType:
     """The columns that are written of those given: an INSERT has all columns of a read, and what
-    only a read can have is left out then."""
+    only a read can have is left out then, but for the column of ids."""
     if [name for name in schema.fieldNames() if name not in EXTRAS] != list(_READ_FIELDS):
         return schema
-    return sql.StructType([field for field in schema.fields if field.name in _WRITTEN])
+    wanted = {*_WRITTEN, id_column}
+    return sql.StructType([field for field in schema.fields if field.name in wanted])
 
 
 def check_read_schema(given: sql.StructType, ours: sql.StructType) -> None:

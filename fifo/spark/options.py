@@ -393,24 +393,27 @@ def fitting(given: Mapping[str, str], use: str) -> dict[str, str]:
 
 
 def binary_keys(given: Mapping[str, str]) -> bool:
-    """Whether the column `key` is binary; it is asked for before it is known what is read how."""
-    return bool(_checked(given, _READS).get("binary_keys", False))
+    """Whether the column `key` is binary; it is asked for before it is known what is read how.
+
+    Here and below options of writes are let pass: a view may be there to be inserted into.
+    """
+    return bool(_checked(given, _ALL).get("binary_keys", False))
 
 
 def body(given: Mapping[str, str]) -> typed.Body | None:
     """The typed bodies of a read; asked for before it is known what is read how."""
-    return _body(_checked(given, _READS))
+    return _body(_checked(given, _ALL))
 
 
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...] | None:
     """The columns that are read; asked for before it is known what is read how."""
-    found: tuple[str, ...] | None = _checked(given, _READS).get("columns")
+    found: tuple[str, ...] | None = _checked(given, _ALL).get("columns")
     return found
 
 
 def system_table(given: Mapping[str, str]) -> str | None:
     """The system table that is read, if any; asked for before it is known what is read how."""
-    table: str | None = _checked(given, _READS).get("table")
+    table: str | None = _checked(given, _ALL).get("table")
     return table
 
 

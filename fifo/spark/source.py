@@ -83,7 +83,7 @@ def _schema_of(given: Mapping[str, str] | options.Settings) -> StructType:
 
 
 def _check_written(schema: StructType, settings: options.Settings) -> None:
-    sent = typed.written_schema(columns.sent(schema), settings.body)
+    sent = typed.written_schema(columns.sent(schema, settings.id_column), settings.body)
     columns.check_written(sent, settings.id_column)
 
 

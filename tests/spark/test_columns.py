@@ -94,6 +94,12 @@ def test_a_column_that_holds_no_ids_is_refused(text: str, words: str) -> None:
         columns.check_written(schema(text), "number")
 
 
+def test_a_row_of_a_read_may_have_its_own_id_for_its_number() -> None:
+    ours = columns.read_schema(binary_keys=False)
+    columns.check_written(columns.sent(ours, "id"), "id")
+    assert "id" not in columns.sent(ours).fieldNames()
+
+
 def test_ids_become_texts_and_none_is_null() -> None:
     batch = pa.table({"body": ["a", "b"], "number": [7, 8]}).to_batches()[0]
     assert columns.to_messages(batch, 1, "number").columns == {"dedup_ids": ["7", "8"]}

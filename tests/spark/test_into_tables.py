@@ -95,3 +95,35 @@ def test_a_transaction_needs_every_lock_and_follows_from_the_tokens(
         fifo.spark.transaction(cluster.url, queue, "r", tokens)
     with pytest.raises(SourceError, match="tokens of 0 consumers"):
         fifo.spark.transaction(cluster.url, queue, "r", [])
+
+
+@pytest.mark.slow
+def test_a_batch_has_all_messages_of_a_key_in_order_without_key_order(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, tmp_path: Path
+) -> None:
+    """By the function of the page; also where the batch comes again."""
+    count, keys = 300, 10
+    bodies = [b"%d" % n for n in range(count)]
+    client.publish_many(queue, bodies, keys=[f"k{n % keys}" for n in range(count)])
+    in_order = run_block("in_order")["in_order"]
+    batches: list[list[tuple[int, str, int]]] = []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        named = "spark_partition_id() as task", "key", "cast(cast(body as string) as int) as n"
+        rows = in_order(batch).selectExpr(*named).collect()
+        batches.append([(row.task, row.key, row.n) for row in rows])
+
+    source = spark.readStream.format("fifo").options(url=cluster.url, queue=queue, partitions=3)
+    rows = source.options(reservation=RESERVATION, maxRowsPerTrigger=count // 2).load()
+    with pytest.raises(Exception, match="between the write and the commit"):
+        run(rows, tmp_path, failing_once(keep, 1))
+    run(rows, tmp_path, keep)
+    first, second, again = batches
+    assert sorted(n for *_, n in first + again) == list(range(count))
+    assert sorted(second) == sorted(again)
+    for found in batches:
+        assert len(found) == count // 2
+        for key in range(keys):
+            mine = [(task, n) for task, name, n in found if name == f"k{key}"]
+            assert mine == sorted(mine), "in the order in which they were published"
+            assert len({task for task, _ in mine}) == 1

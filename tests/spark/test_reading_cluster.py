@@ -21,6 +21,7 @@ from fifo.spark.scanning import ScanPart, ScanReader
 from node.broker.broker import Broker
 from tests.spark.conftest import Cluster
 from tests.spark.reads import batch_reader, bodies, planned, rows
+from tests.spark.tasks import wait_for
 from tests.support.shared import SharedCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -196,6 +197,25 @@ class TestManual:
         planned(batch_reader(cluster.url, queue, **given))
         assert min(one.remaining_s for one in client.locks(queue)) > 3
 
+    @pytest.mark.slow
+    def test_a_task_renews_the_locks_while_it_reads(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        client.publish_many(queue, [b"x" * 2**20] * 5)
+        given = {"ackMode": "manual", "reservation": "r", "lock": "2s"}
+        [task] = planned(batch_reader(cluster.url, queue, **given))
+        next(task)
+        threading.Event().wait(3)
+        assert len(list(task)) == 4
+        assert client.queue(queue).counters["lock_timeouts"] == 0
+
+    @pytest.mark.slow
+    def test_a_lock_is_a_second_to_five_minutes(self, cluster: Cluster, queue: str) -> None:
+        for lock in ("0.5s", "6m"):
+            reader = batch_reader(cluster.url, queue, ackMode="manual", reservation="r", lock=lock)
+            with pytest.raises(SourceError, match="lock"):
+                reader.partitions()
+
     def test_nothing_is_acked_by_reading_or_by_a_failed_task(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
@@ -303,6 +323,22 @@ class TestScan:
             client.publish(queue, b"%d" % n * 1_000_000)
         shown = bodies(planned(batch_reader(cluster.url, queue)))
         assert [body[:1] for body in shown] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+    @pytest.mark.slow
+    def test_an_id_stays_through_the_dead_letter_queue_and_back(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        dead = f"{queue}.dead"
+        client.update(queue, dead_letter=dead)
+        stored = client.publish(queue, b"x").id
+        [message] = client.get(queue)
+        message.terminate("bad")
+        [task] = planned(batch_reader(cluster.url, dead))
+        assert [row["id"] for row in rows(task)] == [stored]
+        client.redrive(dead)
+        wait_for(lambda: client.queue(queue).ready == 1)
+        [task] = planned(batch_reader(cluster.url, queue))
+        assert [row["id"] for row in rows(task)] == [stored]
 
     def test_a_state_is_chosen(self, cluster: Cluster, client: BlockingClient, queue: str) -> None:
         found = fill(client, queue, 5)

@@ -81,6 +81,27 @@ def test_each_row_may_have_a_reason_of_its_own(
     assert found == {f"row {number}" for number in range(200)}
 
 
+@pytest.mark.slow
+def test_nacks_at_the_limit_are_dead_letters_and_releases_are_not_counted(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, dead: str
+) -> None:
+    client.update(queue, max_deliveries=1)
+    fill(client, queue, 3)
+    with fifo.spark.taken(spark, cluster.url, queue, "r") as rows:
+        judged = rows.selectExpr(
+            "token",
+            "case cast(body as string) when '0' then 'nack' when '1' then 'release' end as verdict",
+            "make_dt_interval(0, 1) as delay",
+        )
+        found = fifo.spark.settle(judged, cluster.url, queue, "r")
+    assert (found.nacked, found.dead_lettered, found.released) == (0, 1, 1)
+    assert [one.body for one in client.peek(dead, 9)] == [b"0"]
+    [later] = client.scan(queue)
+    assert (later.body, later.failures) == (b"1", 0)
+    overview = client.queue(queue)
+    assert (overview.delayed, overview.counters["acked"]) == (1, 1)
+
+
 def test_verdicts_of_a_batch_that_fails_behind_them_are_kept_and_the_rest_comes_again(
     spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, tmp_path: Path
 ) -> None:

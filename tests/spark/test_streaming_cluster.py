@@ -168,7 +168,9 @@ def test_messages_whose_lock_expired_fail_the_batch_by_default(
     end = following(before, start)
     tasks = planned(before, start, end)
     before.stop()
-    assert client.get(queue, 3, wait=10), "others get them once the lock is over"
+    taken = client.get(queue, 3, wait=10)
+    assert taken, "others get them once the lock is over"
+    assert {one.failures for one in taken} == {1}, "counted, as every timeout"
     with pytest.raises(SourceError, match=r'3 of 3 .*"failOnDataLoss", "false"'):
         bodies(tasks)
     with pytest.raises(SourceError, match="3 of 3 messages are no longer held"):

@@ -125,6 +125,23 @@ def test_a_redrive_in_sql_takes_what_it_has_sent(
     assert [one.body for one in client.peek(dead, 9)] == [b"never"]
 
 
+@pytest.mark.slow
+def test_a_redrive_that_was_killed_between_its_statements_sends_nothing_twice(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    dead, condition = f"{queue}.dead", "cast(body as string) = 'again'"
+    client.update(queue, dedup_window=600)
+    client.declare(fifo.QueueSpec(dead))
+    client.publish_many(dead, [b"again", b"never"])
+    create(spark, "TEMPORARY VIEW", "by_id", url=cluster.url, queue=queue, idColumn="id")
+    create(spark, "TEMPORARY VIEW", "letters_of", url=cluster.url, queue=dead)
+    spark.sql(f"INSERT INTO by_id SELECT * FROM letters_of WHERE {condition}")
+    redrive = run_block("redrive", spark=spark, url=cluster.url)["redrive"]
+    assert redrive(dead, "by_id", condition) == 1
+    assert [one.body for one in client.peek(queue, 9)] == [b"again"]
+    assert [one.body for one in client.peek(dead, 9)] == [b"never"]
+
+
 def test_a_table_with_a_secret_or_a_list_of_columns_is_refused(
     spark: SparkSession, cluster: Cluster, queue: str
 ) -> None:

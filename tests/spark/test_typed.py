@@ -54,6 +54,19 @@ def test_a_queue_without_json_cannot_be_inferred(
         fifo.spark.infer(spark, cluster.url, queue, messages=10)
 
 
+@pytest.mark.slow
+def test_a_schema_may_be_inferred_of_one_state(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    """And what is no JSON object has no part in it."""
+    client.publish_many(queue, [b'{"ready": 1}', b"[1]", b"7"])
+    client.publish(queue, b'{"later": 1}', delay=600)
+    for state, name in (("ready", "ready"), ("delayed", "later")):
+        found = fifo.spark.infer(spark, cluster.url, queue, state=state)
+        assert found.fieldNames() == [name]
+    assert depth(client, queue) == (3, 0)
+
+
 def test_a_typed_view_is_read_and_inserted_into(
     spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str
 ) -> None:
