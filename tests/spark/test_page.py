@@ -1,4 +1,4 @@
-"""What docs/spark.md says of defaults, columns and bounds is what the code has."""
+"""Defaults, columns and bounds of docs/spark.md are those of the code."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_bodies_are_left_out_only_where_all_fetches_under_way_leave_them_out() -
 
 @pytest.mark.slow
 async def test_each_fetch_of_a_consumer_gets_the_bodies_that_it_wants(node: Node) -> None:
-    """One after the other, over the wire: none, all, none."""
+    """Over the wire, in turn: none, all, none."""
     client = await connected(node.me.client)
     await client.declare("q")
     await client.confirmed(client.publish("q", 0, 1, [b"x" * 100] * 2))
