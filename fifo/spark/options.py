@@ -438,7 +438,7 @@ def _unknown(name: str, uses: frozenset[str]) -> str:
         close = [twin.lower() for twin in _TWINS.get(other.name, ()) if twin in fitting]
         text = f"option {other.name} is for {' or '.join(sorted(other.uses))}, not for {use}"
     else:
-        text = f"there is no option {name[:60]!r} for {use}"
+        text = f"there is no option {name[:60]!r}{'' if uses == _ALL else f' for {use}'}"
     if close:
         nearest = next(one for one in fitting if one.lower() == close[0])
         return f"{text}; did you mean {nearest}?"
