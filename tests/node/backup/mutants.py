@@ -13,7 +13,7 @@ from tests.machine import test_restored
 from tests.mutants.hunting import Hunt, Mutant
 from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
-from tests.node.backup import test_file, test_restoring
+from tests.node.backup import test_file, test_remains, test_restoring
 from tests.node.broker import test_pin_copies as copies
 from tests.node.broker import test_pins as pins
 from tests.node.journal import test_holds as holds
@@ -120,6 +120,18 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a restored member recovers for ever": (
         edited(restoring.Restore, "make", "journal.end_recovery()", "pass"),
         in_process(test_restoring.test_every_node_begins_with_the_same_snapshot_and_its_entries),
+    ),
+    "a rebuild goes on from a member that has less than another": (
+        edited(test_remains, "check", "best != source", "False"),
+        in_process(test_remains.test_the_member_to_go_on_from_is_the_one_with_the_greatest_end),
+    ),
+    "a rebuild is made while a majority is left": (
+        edited(test_remains, "check", "2 * len(whole) > len(names)", "False"),
+        in_process(test_remains.test_a_majority_that_is_left_needs_no_rebuild),
+    ),
+    "a rebuild takes a member of which nothing is known for lost": (
+        edited(test_remains, "check", "if unknown:", "if False:"),
+        in_process(test_remains.test_a_member_of_which_nothing_is_known_may_have_more),
     ),
     "a backup without a body is restored": (
         edited(restoring.Restore, "__init__", "missing is not None", "False"),

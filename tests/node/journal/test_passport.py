@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from node.journal.errors import JournalFull
 from node.journal.journal import Journal
 from node.journal.passport import ID_BYTES, INIT_ORDER, Keeper, read
 from node.journal.recovery.open import holds_nothing, may_begin
@@ -74,6 +75,17 @@ def test_a_folder_in_which_a_node_waited_may_begin_and_one_of_a_member_may_not()
     assert found is not None
     assert (found.begun, found.journal) == (True, waiting.passport.journal)
     assert not may_begin(storage)
+
+
+def test_a_first_start_on_a_full_disk_is_refused_with_a_clear_message() -> None:
+    storage = disk(ordered=True)
+    storage.capacity_bytes = 10
+    with pytest.raises(JournalFull, match=r"no room to open the journal .*free some space"):
+        opened(storage, keeper(3))
+    storage.capacity_bytes = None
+    journal = opened(storage, keeper(3))
+    assert journal.passport is not None
+    assert journal.passport.begun
 
 
 def test_a_folder_of_a_member_that_recovers_may_not_begin() -> None:
