@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,7 +34,6 @@ from fifo.client.copying import (
 )
 from fifo.client.json_forms import scanned_view
 from fifo.client.scanning import ScannedMessage, scanned_page
-from node.backup.contents import Contents
 from node.backup.errors import BackupError
 from node.backup.file import About, Backup, BackupWriter
 from node.cli import output
@@ -46,6 +45,9 @@ from node.cli.session import Json, Url, choose_url, node_options, run
 from node.cli.tables import Column, number
 from node.cli.text import bytes_text, size
 from node.config import cluster_id_of
+
+if TYPE_CHECKING:
+    from node.backup.contents import Contents
 
 app = typer.Typer(help="Copy a cluster into a file.")
 
@@ -332,6 +334,8 @@ def inspect(
 
     With --json and --queue a line for each message; the last one says where to go on.
     """
+    from node.backup.contents import Contents
+
     try:
         found = open_backup(file)
         if config:

@@ -20,14 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from node import certificates
-from node.broker.connections.listener import client_context
 from node.certificates import Certificate, CertificateUnreadable
 from node.cli.errors import one_line
 from node.cli.findings import Finding, advice, error, warning
 from node.cli.limits import CERTIFICATE_DAYS_MIN
 from node.config import Address
 from node.journal.errors import NodeError
-from node.raft import PeerTls
 from node.table import ConfigError
 
 if TYPE_CHECKING:
@@ -164,6 +162,8 @@ def check_certificates(settings: ClusterConfig, node: NodeConfig) -> Iterator[Fi
     if tls is None:
         return
     if tls.client_cert is not None:
+        from node.broker.connections.listener import client_context
+
         try:
             client_context(tls, node.name)
         except ConfigError as problem:
@@ -203,6 +203,8 @@ def _client_certificate(tls: TlsSettings, node: NodeConfig) -> Iterator[Finding]
 
 
 def _peer_certificate(tls: TlsSettings, node: NodeConfig) -> Iterator[Finding]:
+    from node.raft import PeerTls
+
     cert, key, ca = (tls.path(f"peer_{what}", node.name) for what in ("cert", "key", "ca"))
     try:
         PeerTls(cert, key, ca).listening()

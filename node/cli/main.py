@@ -17,7 +17,6 @@ from typer.main import get_command
 
 import fifo
 from fifo.loop import new_loop
-from fifo.worker.command import main as run_worker
 from node.cli import (
     admin,
     audit,
@@ -99,6 +98,8 @@ for command, example in (
 )
 def worker(context: typer.Context) -> None:
     """Run the tasks of an app until SIGTERM."""
+    from fifo.worker.command import main as run_worker
+
     raise typer.Exit(run_worker(context.args, new_loop))
 
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from node.backup.errors import BackupError, RebuildRefused
-from node.backup.remains import End, Losses, check, end_of, remains, write
-from node.broker.about import release
 from node.cli import output
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem, one_line
@@ -29,6 +27,7 @@ from node.journal.errors import JournalError
 from node.journal.io.storage import OsStorage
 
 if TYPE_CHECKING:
+    from node.backup.remains import End, Losses
     from node.config import ClusterConfig, NodeConfig
 
 _END: Final = re.compile(r"([^=]+)=(\d{1,19}):(\d{1,19})")
@@ -65,6 +64,9 @@ def rebuild(
     Makes a backup of the end of that node's log, from which a new cluster begins by `fifo restore`.
     Refused where a majority is left, or where another node that is left has more.
     """
+    from node.backup.remains import check, end_of, remains, write
+    from node.broker.about import release
+
     cluster = load_config(config)
     member = cluster.node(source)
     gone = [cluster.node(name).name for name in lost or ()]
@@ -95,6 +97,8 @@ def rebuild(
 
 def _given(cluster: ClusterConfig, words: list[str] | tuple[()]) -> dict[str, End]:
     """Ends that the command line tells. Raises UsageProblem."""
+    from node.backup.remains import End
+
     found = {}
     for word in words:
         match = _END.fullmatch(word)
@@ -106,6 +110,8 @@ def _given(cluster: ClusterConfig, words: list[str] | tuple[()]) -> dict[str, En
 
 def _beside(cluster: ClusterConfig, source: str, gone: list[str]) -> dict[str, End]:
     """Ends of the other logs that are on this machine. A folder without one says nothing."""
+    from node.backup.remains import end_of, remains
+
     found = {}
     for node in cluster.nodes:
         if node.name == source or node.name in gone or not node.data_dir.is_dir():

@@ -13,13 +13,12 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from node.backup.errors import BackupError
 from node.backup.file import Backup
-from node.backup.restoring import Restore, check
 from node.cli import output
 from node.cli.backup import open_backup
 from node.cli.errors import CliError, one_line
@@ -29,6 +28,9 @@ from node.cli.text import bytes_text, messages
 from node.config import Address, ClusterConfig, NodeConfig, load_config
 from node.journal.errors import JournalError
 from node.journal.io.storage import OsStorage
+
+if TYPE_CHECKING:
+    from node.backup.restoring import Restore
 
 
 def restore(
@@ -48,6 +50,8 @@ def restore(
     than it had, and its nodes empty folders.
     Where nodes have machines of their own: the same command on each, with --node. Then start them.
     """
+    from node.backup.restoring import Restore, check
+
     cluster = load_config(config)
     nodes = [cluster.node(name) for name in node] if node else list(cluster.nodes)
     # What opening a journal says about its folder is for the log of a node.
