@@ -18,6 +18,7 @@ from tests.node import room_mutants as room
 from tests.node.backup import mutants as backup
 from tests.node.broker import mutants as broker
 from tests.node.broker import mutants_of_digests as digests
+from tests.node.broker import mutants_of_slowing as slowing
 from tests.node.broker import mutants_of_tokens as tokens
 from tests.node.broker import mutants_of_users as users
 from tests.node.cli import mutants as cli
@@ -39,6 +40,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *users.MUTANTS,
     *tokens.MUTANTS,
     *digests.MUTANTS,
+    *slowing.MUTANTS,
     *backup.MUTANTS,
     *http.MUTANTS,
     *console.MUTANTS,

@@ -76,6 +76,18 @@ def test_a_confirm_waits_no_longer_than_its_bound(cluster: Cluster) -> None:
     assert cluster.sent == [1]
 
 
+def test_a_confirm_passes_none_that_waits(cluster: Cluster) -> None:
+    """Though the consumers have caught up meanwhile, and no look has found it yet."""
+    behind(cluster)
+    cluster.confirm(1)
+    assert cluster.found is not None
+    cluster.found = 0, cluster.found[1]
+    cluster.confirm(2)
+    assert cluster.sent == []
+    cluster.slowing.look()
+    assert cluster.sent == [1, 2]
+
+
 def test_publishers_of_a_queue_without_consumers_wait_for_nothing(cluster: Cluster) -> None:
     cluster.found = 100 * limits.BACKLOG_MIN, 0
     for number in range(100):
