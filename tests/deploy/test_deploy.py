@@ -132,14 +132,18 @@ def test_the_unit_and_the_package_agree_with_the_command_line() -> None:
         assert run("sh", "-n", DEPLOY / script).returncode == 0
 
 
-def test_what_the_launcher_starts_finds_the_package_too(tmp_path: Path) -> None:
+def test_what_the_launcher_starts_finds_the_package_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the image and the Debian package: `fifo cluster start` and `fifo worker` start others."""
+    monkeypatch.chdir(tmp_path)  # `python -m` would find this checkout first.
     found = re.search(
         r"<<'LAUNCHER'\n(.*?)^LAUNCHER$", (DEPLOY / "app.sh").read_text(), re.S | re.M
     )
     assert found is not None
     library = tmp_path / "lib"
     (library / "fifo").mkdir(parents=True)
+    (library / "fifo" / "__init__.py").touch()
     (library / "fifo" / "__main__.py").write_text(
         "import subprocess, sys\n\n\ndef main() -> int:\n"
         '    return subprocess.call([sys.executable, "-m", "node", "of", "it"])\n'
