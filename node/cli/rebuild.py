@@ -147,9 +147,11 @@ def _say(cluster: ClusterConfig, source: str, path: Path, losses: Losses) -> Non
         f"{path}: {cluster.name} as {source} has it, up to entry {end.last} of term {end.term},"
         f" written at {written}"
     )
+    behind = end.last - confirmed
     output.note(
-        f"all up to entry {confirmed} was confirmed, as {source} knew; the {end.last - confirmed}"
-        f" behind it may never have been; what was confirmed without {source} is not in it"
+        f"all up to entry {confirmed} was confirmed, as {source} knew; "
+        + (f"the {behind} behind it may never have been; " if behind else "")
+        + f"what was confirmed without {source} is not in it"
     )
     output.note(
         "give the cluster another name in [cluster] of every node's file, move the old data folders"
