@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import fifo
+from node.cli.processes import wait_until
 from node.cli.state import ClusterFolder
-from tests.node.cli.local import ALL_UP, Local
+from tests.node.cli.local import ALL_UP, WAIT_S, Local
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180), pytest.mark.slow]
 
@@ -154,6 +155,10 @@ def test_each_machine_makes_its_own_folder(here: Local) -> None:
     refused = here.type("restore", "a.backup", "--config", str(config), "--node", "n3")
     assert "is not empty" in refused.line or "n3 runs at" in refused.line
     assert "kept" in here.type("peek", "orders").out
+    # The folder of n3 was empty: it gets everything from the others, and is compared then.
+    assert wait_until(
+        lambda: not any(node.get("recovering") for node in here.status()["nodes"]), WAIT_S
+    )
     assert here.type("verify").code == 0
 
 
