@@ -123,8 +123,15 @@ class Admission(Rebuilding):
 
     def _note_acknowledged(self, node: PeerNode) -> None:
         progress = self.replication.peers[node]
-        if progress.match_index and progress.counted and node not in self._standings:
+        counts = progress.counted and node not in self._standings
+        if progress.match_index and counts and self._is_known(node):
             self.roll.acknowledged(node.id, self._led_term, progress.match_index)
+
+    def _is_known(self, node: PeerNode) -> bool:
+        """Whether the process of a member that is connected was judged. What another one has
+        acknowledged since it said how its journal ends is no evidence that it lacks something."""
+        said = self._said.get(node)
+        return said is None or said.open_id == self.roll.known(node.id).open_id
 
     def note_leadership(self) -> None:
         """A new leadership begins: what was acknowledged to an earlier one is of its term."""
@@ -270,7 +277,8 @@ class Admission(Rebuilding):
         return super().on_term_ask(node, message)
 
     def on_response_vote(self, node: PeerNode, message: Message) -> bool:
-        self.roll.acknowledged(node.id, message["term"], 0)
+        if self._is_known(node):
+            self.roll.acknowledged(node.id, message["term"], 0)
         return super().on_response_vote(node, message)
 
     # --- the passport ---

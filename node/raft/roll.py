@@ -163,9 +163,13 @@ class Roll:
         if said.state is State.RECOVERING:
             return Judgement(Standing.SERVED, replace(known, next=said.journal))
         if own not in (State.BEGUN, State.WHOLE):
-            # A member without a voice judges no other: it only takes down what it hears first.
-            first = not known.journal and said.state in (State.BEGUN, State.WHOLE)
-            return Judgement(Standing.COUNTED, _seen(known, said) if first else known)
+            # A member without a voice judges no other: it only takes down what it hears first, and
+            # the newest process, for what that acknowledges from now on is more than it said.
+            newest = not known.journal or (
+                said.journal == known.journal and said.opens > known.opens
+            )
+            heard = newest and said.state in (State.BEGUN, State.WHOLE)
+            return Judgement(Standing.COUNTED, _seen(known, said) if heard else known)
         if said.state is State.NEW:
             return self._judge_empty(known, said, own)
         if said.state is State.COPY:

@@ -43,6 +43,22 @@ class ForgetsAcknowledgements(Core):
     roll_class = _Forgetful
 
 
+class _TakesDownJournals(Roll):
+    def judge(self, name: str, said: Said, own: State) -> Judgement:
+        found, known = super().judge(name, said, own), self.known(name)
+        voice = own in (State.BEGUN, State.WHOLE)
+        return found if voice or not known.journal else found._replace(known=known)
+
+
+class TakesDownNoProcess(Core):
+    """A member without a voice takes down which journals there are, and not their processes."""
+
+    roll_class = _TakesDownJournals
+
+    def _is_known(self, node: PeerNode) -> bool:
+        return True
+
+
 class NotesNoAcknowledgements(Core):
     """An acknowledgement is known in memory only."""
 

@@ -246,6 +246,42 @@ def a_restart_is_no_loss(node_class: NodeClass = RaftNode) -> None:
     assert not any(world.nodes[one].recovering for one in "abc")
 
 
+def acknowledgements_are_no_evidence_against_their_own_process(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    """A process that a member first met while it had no voice says at each connection how its
+    journal ended when it was opened; what it has acknowledged since is more than that."""
+    world = make(12, node_class)
+    world.commit(world.elect("a"), 2)
+    met, judge = world.nodes["b"], world.nodes["c"]
+    met.kill()
+    judge.wipe()
+    judge.start()
+    world.run(2.0)
+    assert judge.recovering
+    met.start()
+    core = raft_probe.core(judge.node)
+    world.run_until(lambda: any(node.id == "b" for node in core._said), 5.0)
+    assert judge.recovering
+    world.network.intercept = lambda frame: (
+        "drop" if frame.source == "b" and frame.message()["type"] == "journal" else "pass"
+    )
+    world.run_until(lambda: not judge.recovering, 20.0)
+    world.run(2.0)
+    leader = world.elect()
+    if leader is not judge:
+        leader.node.transfer("c", lambda _: None)
+        world.run_until(lambda: judge.node.is_leader, 10.0)
+    world.commit(judge, 5)
+    world.run(2.0)
+    world.network.intercept = None
+    world.network.break_link("b", "c")
+    world.run(3.0)
+    assert "gave up" not in world.counts
+    assert standing(world, "c", "b") is None
+    settled(world)
+
+
 def journals_without_identity_are_believed_once(node_class: NodeClass = RaftNode) -> None:
     """After an upgrade each journal gets an id, and the others take the first that they see."""
     world = World("abc", seed=12, node_class=node_class).start()
@@ -295,6 +331,7 @@ def a_second_process_does_not_count_wherever_it_is_connected(
 
 
 RULES: list[Rule] = [
+    (acknowledgements_are_no_evidence_against_their_own_process, mutants.TakesDownNoProcess),
     (empty_members_begin_together, mutants.BeginsAmongTheReachable),
     (an_empty_folder_is_no_member, mutants.BeginsEmpty),
     (an_older_image_is_no_member, mutants.ForgetsAcknowledgements),
