@@ -176,7 +176,7 @@ class Scrub:
         count = 0
         try:
             _, header_bytes, seed = self._store.identity.read_header(file, name, magic)
-            offset = max(offset, header_bytes)
+            begin = offset = max(offset, header_bytes)
             reader = RecordReader(
                 file,
                 offset=offset,
@@ -187,16 +187,16 @@ class Scrub:
             )
             for at, head, _ in reader:
                 count += 1
-                behind = at + records.RECORD_BYTES + head.size
-                if behind - offset >= limits.SCRUB_BYTES or count == limits.SCRUB_ENTRIES:
-                    return _Walked(behind, count, None)
+                offset = at + records.RECORD_BYTES + head.size
+                if offset - begin >= limits.SCRUB_BYTES or count == limits.SCRUB_ENTRIES:
+                    return _Walked(offset, count, None)
             return _Walked(reader.offset, count, reader.problem)
         except (JournalDamaged, JournalForeign) as problem:
             return _Walked(end, count, str(problem))
         except OSError as problem:
             if problem.errno != errno.EIO:
                 raise
-            return _Walked(reader.offset, count, f"the disk does not read it ({problem.strerror})")
+            return _Walked(offset, count, f"the disk does not read it ({problem.strerror})")
         finally:
             file.close()
 

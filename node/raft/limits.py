@@ -243,7 +243,7 @@ REPAIR_SECONDS: Final = 30.0
 others may have it, and lead."""
 
 REPAIRS_AT_ONCE: Final = 16
-"""Entries that are asked for together: up to 8 MiB each."""
+"""Entries that are asked for together: up to 2 MiB each."""
 
 REPAIR_QUESTIONS_MAX: Final = 64
 """Questions of others that wait here; one that is left out is asked again."""

@@ -9,6 +9,7 @@ the files, nor whose votes count.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NEVER: Final = float("inf")
+_NOT_ASKED: Final = (-math.inf, 0)
 
 
 class Repairs:
@@ -60,7 +61,7 @@ class Repairs:
         """Whether something waits for a damaged entry."""
         self.on_repaired: Callable[[], None] = lambda: None
         """Called when an entry was repaired, or is not damaged where it lies now."""
-        self.due = NEVER
+        self.due = math.inf
         """When `step` has something to do."""
         journal.damages.found = self._found
 
@@ -68,6 +69,7 @@ class Repairs:
         return f"<Repairs {len(self._journal.damages.entries)} damaged>"
 
     def _found(self) -> None:
+        """Have `step` look at what is damaged."""
         self.due = 0.0
         self._wake()
 
@@ -79,25 +81,29 @@ class Repairs:
         now = self._clock()
         if now < self.due:
             return
+        known = len(self._journal.damages.entries)
         damaged = self._journal.damaged_entries()
-        gone = self._asked.keys() - {location.log_index for location in damaged}
-        for index in gone:
+        for index in self._asked.keys() - {location.log_index for location in damaged}:
             del self._asked[index]
-        if gone:
+        if len(damaged) < known:
             self.on_repaired()
-        for location in damaged[: limits.REPAIRS_AT_ONCE]:
+        for location in self._in_line(damaged)[: limits.REPAIRS_AT_ONCE]:
             command = self._journal.read_cached(location.log_index)
             if command is not None:
                 self._rewrite(location, command, "memory")
             else:
                 self._ask(location, peers, now)
         self._give_up(damaged, now, alone=not peers)
-        self.due = now + limits.REPAIR_ASK_SECONDS if damaged else NEVER
+        self.due = now + limits.REPAIR_ASK_SECONDS if damaged else math.inf
+
+    def _in_line(self, damaged: list[EntryLocation]) -> list[EntryLocation]:
+        """Those asked for least lately first: what no member has must not hold up the others."""
+        return sorted(damaged, key=lambda one: self._asked.get(one.log_index, _NOT_ASKED)[0])
 
     def _ask(self, location: EntryLocation, peers: Sequence[PeerNode], now: float) -> None:
         """Ask one member, the next one each time."""
         index = location.log_index
-        asked_at, count = self._asked.get(index, (-NEVER, 0))
+        asked_at, count = self._asked.get(index, _NOT_ASKED)
         if index in self._rewriting or now < asked_at + limits.REPAIR_ASK_SECONDS:
             return
         self._asked[index] = now, count + 1
@@ -145,6 +151,9 @@ class Repairs:
     def _rewritten(self, location: EntryLocation, job: Job[bool], source: str) -> None:
         index = location.log_index
         self._rewriting.discard(index)
+        if location not in self._journal.damaged_entries():
+            self._found()  # Its file was let go of meanwhile.
+            return
         if job.error is not None or not job.result():
             problem = job.error or "it does not read as it was written"
             logger.error(
@@ -154,7 +163,9 @@ class Repairs:
         self._journal.rewritten(location)
         self._asked.pop(index, None)
         logger.info("event=entry_repaired index=%d from=%s", index, source)
+        self._needed_since = None
         self.on_repaired()
+        self._found()  # The next ones are asked for.
 
     # --- what others lack ---
 

@@ -7,7 +7,8 @@ a later snapshot is asked for, which replaces the file. Must not know the files.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING
 
 from node.journal.io.jobs import Steps
 from node.raft import limits
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from node.raft.config import RaftConfig
 
 logger = logging.getLogger(__name__)
-
-NEVER: Final = float("inf")
 
 
 class Scrubbing:
@@ -72,7 +71,7 @@ class Scrubbing:
             return False
         if steps.idle:
             return self._ended(now)
-        self.due = NEVER  # Until the piece has come.
+        self.due = math.inf  # Until the piece has come.
         if piece is not None:
             self.read_bytes_total += piece.read_bytes
             self.due = now + piece.cost_bytes / limits.SCRUB_BYTES_PER_SECOND

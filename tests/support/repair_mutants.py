@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from node.journal.damage import Rewrite
 from node.journal.io.jobs import Job
 from node.raft.core import Core
 from node.raft.repairs import Repairs
-from node.raft.scrubbing import NEVER, Scrubbing
+from node.raft.scrubbing import Scrubbing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 class _Idle(Scrubbing):
     def step(self) -> bool:
-        self.due = NEVER
+        self.due = math.inf
         return False
 
 
@@ -50,6 +51,17 @@ class AsksTheSameAgain(Core):
     """Each time the same member is asked, whether it has the entry or not."""
 
     repairs_class = _Stubborn
+
+
+class _InOrder(Repairs):
+    def _in_line(self, damaged: list[EntryLocation]) -> list[EntryLocation]:
+        return damaged
+
+
+class AsksForTheFirst(Core):
+    """The first damaged entries are asked for again and again, whether a member has them or not."""
+
+    repairs_class = _InOrder
 
 
 class _Patient(Repairs):

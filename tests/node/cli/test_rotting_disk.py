@@ -43,6 +43,19 @@ async def until_compacted(nodes: Nodes, client: fifo.Client) -> None:
                 await asyncio.gather(*(message.ack() for message in messages))
 
 
+async def until_back(nodes: Nodes) -> None:
+    """Wait until the leader says that the node is connected and has everything."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            found = [await nodes.status(name) for name in NAMES if name != SICK]
+            peers = [
+                peer for one in found if one and one["role"] == "leader" for peer in one["peers"]
+            ]
+            if any(one["name"] == SICK and one["connected"] and not one["lag"] for one in peers):
+                return
+            await passed(0.05)
+
+
 async def test_a_body_that_rots_before_its_delivery_is_delivered_as_it_was_published(
     tmp_path: Path,
 ) -> None:
@@ -62,7 +75,7 @@ async def test_a_body_that_rots_before_its_delivery_is_delivered_as_it_was_publi
             nodes.kill(SICK)
             kept = rot(nodes.data, sent[20])
             nodes.start(SICK)
-            await nodes.until_level()
+            await until_back(nodes)
             await client.transfer_leadership(SICK)
             assert await consumed(client, len(sent)) == sent
             await nodes.said(SICK, "event=entry_repaired")

@@ -163,6 +163,29 @@ def test_a_sector_that_does_not_read_is_damage_of_the_entries_in_it() -> None:
     rewritten(journal, 20)
 
 
+@pytest.mark.parametrize("reads", [0, 1])
+def test_a_segment_that_does_not_read_ends_no_pass(reads: int) -> None:
+    """Neither its header nor what follows: the pass goes on with the other files."""
+    storage, journal = with_all_files()
+    store = journal._snapshots.entries
+    old = {one.name for one in store.below_log()}
+    bad = next(one for one in store.segments if one.name not in old).name
+    left = [reads]
+
+    def hook(name: str) -> None:
+        if name == bad:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.EIO, "as the test says")
+
+    storage.read_hook = hook
+    scrubbed(journal)
+    assert bad in journal.damages.doubts or journal.damages.entries
+    newest = journal.snapshot
+    assert newest is not None
+    assert newest.name not in journal.damages.doubts
+
+
 def test_a_compaction_waits_for_a_repair() -> None:
     """A copy checks what it reads: the journal goes on, and copies what is whole again."""
     storage = SimStorage()

@@ -20,6 +20,7 @@ from tests.support.snapshots import flipped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from node.journal.journal import Journal
     from node.journal.locations import EntryLocation
     from tests.support.raft_world import Frame, SimNode, World
 
@@ -135,6 +136,25 @@ def a_member_that_does_not_have_it_is_not_the_last_one_asked(
     world.run_until(lambda: not world.nodes["b"].node.status().scrub.damaged, 10.0)
 
 
+def entries_that_no_member_has_hold_up_no_others(node_class: NodeClass = RaftNode) -> None:
+    """More of them are damaged everywhere than are asked for together."""
+    world, leader = with_old_bodies(node_class)
+    indexes = [index for index, _ in leader.state.pointed_to() if index % KEPT == 0]
+    *gone, last = indexes[: limits.REPAIRS_AT_ONCE + 1]
+    for node in world.nodes.values():
+        for index in gone:
+            rot(node, index)
+    rot(leader, last)
+    scrub(world)
+    assert last not in {one.log_index for one in _journal(leader).damaged_entries()}
+    assert len(_journal(leader).damaged_entries()) == len(gone)
+
+
+def _journal(node: SimNode) -> Journal:
+    assert node.journal is not None
+    return node.journal
+
+
 def nobody_waits_for_ever(node_class: NodeClass = RaftNode) -> None:
     """A body that no member has ends the node that has to deliver it, with the file and the byte;
     another may lead."""
@@ -230,6 +250,7 @@ RULES: tuple[Rule, ...] = (
     (the_scrub_finds_damage_and_mends_it, mutants.ReadsNothing),
     (a_damaged_body_is_waited_for, mutants.AsksNobody),
     (a_member_that_does_not_have_it_is_not_the_last_one_asked, mutants.AsksTheSameAgain),
+    (entries_that_no_member_has_hold_up_no_others, mutants.AsksForTheFirst),
     (nobody_waits_for_ever, mutants.WaitsForEver),
     (an_answer_that_does_not_fit_is_not_written, mutants.WritesWhatComes),
     (a_snapshot_is_sent_behind_a_repair, mutants.EndsAtDamage),
