@@ -69,7 +69,8 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
 
     @property
     def client(self) -> BlockingClient:
-        """The client of this process, connected at its first use. Raises ConnectionClosed."""
+        """The client of this process, connected at its first use. Raises ConnectionClosed, and
+        AuthenticationFailed for a wrong password."""
         with self._connecting:
             if self._client is None or self._pid != os.getpid():
                 _refuse_greenlets()
@@ -144,7 +145,8 @@ class FifoBroker(Broker):  # type: ignore[misc]  # mypy reads nothing of dramati
 
     def enqueue(self, message: Message, *, delay: int | None = None) -> Message:
         """Publish a message; returns once a majority has stored it. It waits in the cluster for
-        `delay` milliseconds. Raises ConnectionClosed."""
+        `delay` milliseconds. Raises ConnectionClosed, and PermissionDenied where the user may
+        not publish to the queue, or not declare it."""
         name = q_name(message.queue_name)
         if name != message.queue_name:
             message = message.copy(queue_name=name)

@@ -1,6 +1,7 @@
 """The errors of fifo as dramatiq expects them.
 
-Owns which errors are a lost connection, after which dramatiq tries again.
+Owns which errors are a lost connection, after which dramatiq tries again. What no second try mends
+stays the error of fifo that it is.
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ _OF_THE_CONNECTION: Final = (
     OSError,
 )
 
+_REFUSED: Final = (fifo.PermissionDenied, fifo.AuthenticationFailed)
+"""Errors of the user that are an OSError as well (a PermissionError), and no lost connection."""
+
 
 @contextlib.contextmanager
 def broker_errors() -> Iterator[None]:
-    """Raise `dramatiq.errors.ConnectionClosed` for what may pass: dramatiq tries again then."""
+    """Raise `dramatiq.errors.ConnectionClosed` for what may pass: dramatiq tries again then.
+
+    A missing permission and a wrong password are raised as they are.
+    """
     try:
         yield
+    except _REFUSED:
+        raise
     except _OF_THE_CONNECTION as error:
         raise ConnectionClosed(error) from error
