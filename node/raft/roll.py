@@ -225,9 +225,12 @@ class Roll:
         if not theirs.journal or theirs.journal in mine.former:
             return False
         former = _former(mine.former, theirs.former)
+        # A process that this member is yet to judge by what it acknowledged stays unknown here.
+        unjudged = self._acknowledged.get(name, (b"", 0, 0))[0] == theirs.journal
+        newer = theirs.opens > mine.opens and not connected and not unjudged
         if not mine.journal or mine.journal in theirs.former:
             found = replace(theirs, next=mine.next, former=former)
-        elif mine.journal == theirs.journal and theirs.opens > mine.opens and not connected:
+        elif mine.journal == theirs.journal and newer:
             found = replace(mine, opens=theirs.opens, open_id=theirs.open_id, former=former)
         else:
             found = replace(mine, former=former)

@@ -168,7 +168,8 @@ class SimFile:
             # The pages stay in the cache and count as clean: no later sync will write them.
             self._inode.unsynced.clear()
             raise
-        self._inode.sync()
+        if not self._storage.lying:
+            self._inode.sync()
         self._storage.syncs += 1
 
     def allocate(self, size: int) -> None:
@@ -210,6 +211,9 @@ class SimStorage:
         self.capacity_bytes = capacity_bytes
         self.birth = 0
         """The time of birth of its lock file: another one in a copy of the files."""
+        self.lying = False
+        """Whether syncs are acknowledged and nothing is brought to the platter: a cache that loses
+        its content with the power, or a hypervisor that ignores flushes."""
         self.hook: Callable[[str, str], None] | None = None
         self.read_hook: Callable[[str], None] | None = None
         self.process = 0
@@ -332,6 +336,8 @@ class SimStorage:
 
     def sync_folder(self) -> None:
         self.note("sync_folder", "")
+        if self.lying:
+            return
         for change in self._unsynced_names:
             _link(self._durable_names, change)
         self._unsynced_names.clear()

@@ -77,6 +77,21 @@ class CountsNoOpens(Core):
     roll_class = _Uncounted
 
 
+class _TakesTheirWord(Roll):
+    def learn(self, name: str, theirs: Known, *, connected: bool) -> bool:
+        promises, self._acknowledged = self._acknowledged, {}
+        try:
+            return super().learn(name, theirs, connected=connected)
+        finally:
+            self._acknowledged = promises
+
+
+class BelievesOthersOfProcesses(Core):
+    """A process that another member counts needs no judgement here."""
+
+    roll_class = _TakesTheirWord
+
+
 class TrustsCopies(Core):
     """A copy of files is as good as the folder itself."""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from node.journal import passport
+from node.journal.errors import JournalDamaged
 from node.journal.journal import Journal
 from node.journal.limits import JournalLimits
 from node.journal.passport import Keeper
@@ -479,6 +480,23 @@ class SimNode:
         self._world.checks.lost(self)
         self.storage.restore(image, copied=copied)
         self.set_back_to_image = True
+
+    def lose_lies(self) -> None:
+        """End the process with the power, and with anything that its disk acknowledged while it
+        lied; its operator starts it again, with --recover where it asks for that."""
+        self._world.checks.gave_up(self)  # What it promised by counts until it has a voice again.
+        if self._world.rng.random() < 0.5:  # A cache that is empty: nothing of it, torn or whole.
+            self.storage.restore(self.storage.image())
+        self.kill(power=True, checked=False)
+        self.storage.lying = False
+        self.set_back_to_image = True
+        try:
+            self.start()
+        except JournalDamaged:
+            self._world.happened("damaged by a lie")
+            self.refuse_to_start()
+            self.lost = True
+            self.start()
 
     def lose_disk(self, *, damaged: bool = False) -> None:
         """End the process; its files are gone, or one in their middle cannot be read any more."""

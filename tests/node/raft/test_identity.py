@@ -95,6 +95,25 @@ def an_older_image_is_no_member(node_class: NodeClass = RaftNode) -> None:
     settled(world)
 
 
+def what_others_count_is_judged_by_its_promises(node_class: NodeClass = RaftNode) -> None:
+    """A disk that is set back is seen first by a member that it has acknowledged nothing to."""
+    world = make(20, node_class)
+    leader, old = world.elect("a"), world.nodes["c"]
+    world.run(1.0)
+    image = old.storage.image()
+    world.commit(leader, 5)
+    world.run(1.0)
+    old.set_back(image)
+    world.network.stop("a", "c")
+    world.network.stop("c", "a")
+    old.start()
+    world.run(0.5)
+    world.network.heal()
+    world.run(3.0)
+    assert world.counts.get("gave up") == 1
+    settled(world)
+
+
 def acknowledgements_survive_restarts(node_class: NodeClass = RaftNode) -> None:
     """An acknowledgement is known after a restart of the one that it answered."""
     world = make(4, node_class)
@@ -335,6 +354,7 @@ RULES: list[Rule] = [
     (empty_members_begin_together, mutants.BeginsAmongTheReachable),
     (an_empty_folder_is_no_member, mutants.BeginsEmpty),
     (an_older_image_is_no_member, mutants.ForgetsAcknowledgements),
+    (what_others_count_is_judged_by_its_promises, mutants.BelievesOthersOfProcesses),
     (acknowledgements_survive_restarts, mutants.NotesNoAcknowledgements),
     (an_image_of_fewer_opens_is_no_member, mutants.CountsNoOpens),
     (a_copy_of_files_is_no_member, mutants.TrustsCopies),
