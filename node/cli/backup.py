@@ -35,7 +35,6 @@ from fifo.client.copying import (
 from fifo.client.json_forms import scanned_view
 from fifo.client.scanning import ScannedMessage, scanned_page
 from node.backup.errors import BackupError
-from node.backup.file import About, Backup, BackupWriter
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import BACKUP_RECONNECTS_MAX, BACKUP_WAIT_S, COPY_LEASE_MS, PROGRESS_S
@@ -48,6 +47,7 @@ from node.config import cluster_id_of
 
 if TYPE_CHECKING:
     from node.backup.contents import Contents
+    from node.backup.file import Backup, BackupWriter
 
 app = typer.Typer(help="Copy a cluster into a file.")
 
@@ -178,6 +178,8 @@ async def _copy(
     source: _Source, options: Options, to: Path, index: int, per_second: float | None
 ) -> Backup:
     """Pin the state of one node and write all of it."""
+    from node.backup.file import About, BackupWriter
+
     reading = _Reading(source.address, options, per_second)
     writer: BackupWriter | None = None
     try:
@@ -350,6 +352,8 @@ def inspect(
 
 def open_backup(file: Path) -> Backup:
     """Read and check a backup, with progress. Raises `BackupDamaged`, or CliError."""
+    from node.backup.file import Backup
+
     progress = Progress(str(file))
     try:
         return Backup.open(file, lambda done: progress.show(done, "checked"))

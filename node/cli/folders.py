@@ -16,11 +16,8 @@ from node.cli import output
 from node.cli.checks import check_data_dir
 from node.cli.errors import CliError, one_line
 from node.config import load_config
-from node.journal import passport
 from node.journal.errors import JournalError
 from node.journal.io.storage import OsStorage
-from node.journal.recovery.open import holds_nothing, may_begin
-from node.journal.recovery.recovery import is_journal_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +55,9 @@ def adopt(config: Config, node: Names = None) -> None:
     For a folder that was copied while its node was stopped, and whose original is never started
     again. Without it the node gives the copy up and gets everything from the others.
     """
+    from node.journal.passport import ADOPT_ORDER
+    from node.journal.recovery.open import holds_nothing
+
     for member in _members(config, node):
         with _locked(member) as storage:
             if holds_nothing(storage):
@@ -65,16 +65,20 @@ def adopt(config: Config, node: Names = None) -> None:
                     f"{member.data_dir} of {member.name} holds no journal: copy it first, while its"
                     " node is stopped"
                 )
-            _leave(storage, passport.ADOPT_ORDER)
+            _leave(storage, ADOPT_ORDER)
         output.say(f"{member.name}: {member.data_dir} is its journal from the next start on")
 
 
 def begin(member: NodeConfig) -> bool:
     """Have the next start of a node begin a new cluster; False where its folder holds a journal.
     Raises CliError where that cannot be, as where other files are in it."""
+    from node.journal.passport import INIT_ORDER
+    from node.journal.recovery.open import may_begin
+    from node.journal.recovery.recovery import is_journal_file
+
     with _locked(member) as storage:
         if may_begin(storage):
-            _leave(storage, passport.INIT_ORDER)
+            _leave(storage, INIT_ORDER)
             return True
         if any(map(is_journal_file, storage.listdir())):
             return False

@@ -15,7 +15,6 @@ from node.cli.errors import CliError
 from node.journal.audit import is_audit_file
 from node.journal.errors import JournalLocked
 from node.journal.io.storage import AUDIT_FOLDER, LOCK_NAME, OsStorage
-from node.journal.recovery.recovery import is_journal_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,6 +93,8 @@ def _remove(folder: ClusterFolder, state: ClusterState, removal: Removal) -> Non
 
 
 def _is_data(name: str) -> bool:
+    from node.journal.recovery.recovery import is_journal_file
+
     return name == LOCK_NAME or is_journal_file(name)
 
 

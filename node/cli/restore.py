@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from node.backup.errors import BackupError
-from node.backup.file import Backup
 from node.cli import output
 from node.cli.backup import open_backup
 from node.cli.errors import CliError, one_line
@@ -30,6 +29,7 @@ from node.journal.errors import JournalError
 from node.journal.io.storage import OsStorage
 
 if TYPE_CHECKING:
+    from node.backup.file import Backup
     from node.backup.restoring import Restore
 
 
