@@ -1,0 +1,166 @@
+"""Configurations: every step of every change shares a voter with the one before it."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import pytest
+
+from node.raft.configuration import (
+    Change,
+    ChangeRefused,
+    Configuration,
+    ConfigurationDamaged,
+    HandOver,
+    Member,
+    Waits,
+    begin,
+    decode,
+    encode,
+    moved,
+    next_step,
+    undone,
+)
+
+
+def member(number: int) -> Member:
+    return Member(f"n{number}", ("10.0.0.1", 7000 + number), f"h:{number}", bytes([number]) * 16)
+
+
+def voters(count: int) -> Configuration:
+    return Configuration(1, tuple(member(number) for number in range(1, count + 1)))
+
+
+def majorities(configuration: Configuration) -> list[set[str]]:
+    names = [voter.name for voter in configuration.voters]
+    return [set(chosen) for chosen in combinations(names, configuration.majority)]
+
+
+def drive(current: Configuration, leader: str) -> list[Configuration]:
+    """All configurations from the beginning of a change to its end, with every learner level."""
+    seen = [current]
+    while True:
+        level = {each.name for each in current.learners}
+        step = next_step(current, leader, level)
+        assert not isinstance(step, Waits)
+        if step is None:
+            return seen
+        if isinstance(step, HandOver):
+            leader = step.names[0]
+            continue
+        current = step
+        seen.append(current)
+        assert len(seen) < 30, "the change does not end"
+
+
+CHANGES = [
+    (count, adds, removes)
+    for count in range(1, 6)
+    for adds in range(5)
+    for size in range(count + 1)
+    for removes in combinations(range(1, count + 1), size)
+    if adds + size and adds + count - size
+]
+
+
+def test_majorities_before_and_after_each_step_share_a_voter() -> None:
+    for count, adds, removes in CHANGES:
+        change = Change(
+            tuple(member(count + 1 + each) for each in range(adds)),
+            tuple(f"n{each}" for each in removes),
+        )
+        first = voters(count)
+        for leader in first.voters:
+            seen = [first, *drive(begin(first, change, ()), leader.name)]
+            for before, after in pairwise(seen):
+                assert after.number == before.number + 1
+                assert after.voters
+                for one in majorities(before):
+                    assert all(one & other for other in majorities(after)), (before, after)
+            last = seen[-1]
+            names = {voter.name for voter in last.voters}
+            assert names == set(seen[1].wanted)
+            assert not last.wanted
+            assert not last.learners
+            assert {gone.name for gone in last.removed} == set(change.remove)
+            assert all(not last.counts(gone.name, gone.journal) for gone in last.removed)
+
+
+def test_from_one_to_three_both_are_level_before_the_first_is_promoted() -> None:
+    current = begin(voters(1), Change((member(2), member(3))), ())
+    assert next_step(current, "n1", {"n2"}) == Waits(("n3",))
+    assert isinstance(next_step(current, "n1", {"n2", "n3"}), Configuration)
+
+
+def test_a_dead_one_of_three_is_removed_when_its_successor_is_level() -> None:
+    current = begin(voters(3), Change((member(4),), ("n3",)), ("n3",))
+    assert next_step(current, "n1", ()) == Waits(("n4",))
+    names = [sorted(each.name for each in step.voters) for step in drive(current, "n1")]
+    assert names[:3] == [["n1", "n2", "n3"], ["n1", "n2"], ["n1", "n2", "n4"]]
+
+
+def test_a_leader_hands_over_before_it_is_removed() -> None:
+    current = begin(voters(3), Change(remove=("n1",)), ())
+    assert next_step(current, "n1", ()) == HandOver(("n2", "n3"))
+
+
+def test_no_change_begins_amid_another_or_while_another_member_recovers() -> None:
+    with pytest.raises(ChangeRefused, match="n2 is recovering"):
+        begin(voters(3), Change(remove=("n1",)), ("n2",))
+    current = begin(voters(3), Change(remove=("n2",)), ("n2",))
+    with pytest.raises(ChangeRefused, match="under way"):
+        begin(current, Change(remove=("n3",)), ())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (Change(), "names no member"),
+        (Change(remove=("n9",)), "'n9' is no member; there are: n1, n2"),
+        (Change(remove=("n1", "n2")), "no member would be left"),
+        (Change((member(2),)), "is a member already"),
+        (Change((Member("n3", ("10.0.0.1", 7001), "h:3", b"x"),)), "is that of 'n1'"),
+        (Change((Member("n3", ("10.0.0.1", 7003), "h:3", b""),)), "no journal id"),
+        (Change((Member("n3", ("10.0.0.1", 7003), "h:3", bytes([1]) * 16),)), "is that of 'n1'"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(change: Change, words: str) -> None:
+    with pytest.raises(ChangeRefused, match=words):
+        begin(voters(2), change, ())
+
+
+def test_a_removed_journal_never_comes_back() -> None:
+    gone = drive(begin(voters(3), Change(remove=("n3",)), ()), "n1")[-1]
+    assert gone.was_removed(member(3).journal)
+    with pytest.raises(ChangeRefused, match="was removed from this cluster"):
+        begin(gone, Change((member(3),)), ())
+
+
+def test_a_change_is_given_up_with_its_learners() -> None:
+    current = undone(begin(voters(1), Change((member(2),)), ()))
+    assert [voter.name for voter in current.voters] == ["n1"]
+    assert not current.learners
+    assert not current.wanted
+    assert current.was_removed(member(2).journal)
+    with pytest.raises(ChangeRefused, match="nothing to undo"):
+        undone(current)
+
+
+def test_a_member_moves_to_an_address_of_its_own() -> None:
+    after = moved(voters(2), "n2", ("10.0.0.9", 7002), "h:9", ())
+    found = after.member("n2")
+    assert found is not None
+    assert (found.address, found.journal) == (("10.0.0.9", 7002), member(2).journal)
+    with pytest.raises(ChangeRefused, match="is that of 'n1'"):
+        moved(voters(2), "n2", ("10.0.0.1", 7001), "h:9", ())
+    with pytest.raises(ChangeRefused, match="n1 is recovering"):
+        moved(voters(2), "n2", ("10.0.0.9", 7002), "h:9", ("n1",))
+
+
+def test_a_configuration_is_read_as_it_was_written_and_damage_is_refused() -> None:
+    for each in drive(begin(voters(3), Change((member(4),), ("n1",)), ()), "n1"):
+        entry = encode(each)
+        assert decode(entry) == each
+        for size in range(len(entry)):
+            with pytest.raises(ConfigurationDamaged):
+                decode(entry[:size])
