@@ -129,6 +129,15 @@ def test_a_change_that_cannot_be_is_refused(change: Change, words: str) -> None:
         begin(voters(2), change, ())
 
 
+def test_only_the_named_journal_of_a_voter_counts() -> None:
+    current = begin(voters(2), Change((member(3),)), ())
+    assert current.counts("n1", member(1).journal)
+    assert not current.counts("n1", member(2).journal), "another voter's"
+    assert not current.counts("n1", b"unknown")
+    assert not current.counts("n1", b"")
+    assert not current.counts("n3", member(3).journal), "a learner's"
+
+
 def test_a_removed_journal_never_comes_back() -> None:
     gone = drive(begin(voters(3), Change(remove=("n3",)), ()), "n1")[-1]
     assert gone.was_removed(member(3).journal)
