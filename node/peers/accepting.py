@@ -52,6 +52,12 @@ class _Spares:
         self._count = count
         self._held: list[int] = []
 
+    def resize(self, count: int) -> None:
+        """Hold so many from now on."""
+        self._count = count
+        while len(self._held) > count:
+            self.give_up_one()
+
     def fill(self) -> bool:
         """Hold as many as there should be; False where the system has too few."""
         with contextlib.suppress(OSError):
@@ -104,6 +110,12 @@ class Acceptor:
         self._sockets[listening] = None
         self._spares.fill()
         self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def keep_spares(self, count: int) -> None:
+        """Hold so many spare descriptors from now on."""
+        self._spares.resize(count)
+        if self._sockets:
+            self._spares.fill()
 
     def close(self) -> list[asyncio.Task[None]]:
         """Stop accepting and cut what is no connection yet; return the tasks that this ends."""

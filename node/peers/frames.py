@@ -64,6 +64,18 @@ def _name(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value.encode()) <= journal_limits.NODE_NAME_BYTES_MAX
 
 
+def _name_or_none(value: object) -> bool:
+    return value == "" or _name(value)
+
+
+def _address(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value.encode()) <= limits.ADDRESS_BYTES_MAX
+
+
+def _configuration(value: object) -> bool:
+    return type(value) is bytes and len(value) <= limits.CONFIGURATION_BYTES_MAX
+
+
 def _uints(value: object) -> bool:
     if type(value) is not list or len(value) > limits.BATCH_ENTRIES_MAX:
         return False
@@ -164,7 +176,13 @@ _APPEND: Fields = (
     ("sizes", _uints),
 )
 
-TOLD_TYPES: Final = frozenset({"versions", "journal", "verdict", "entry_wanted", "entry_found"})
+PROTOCOL_OF_CHANGES: Final = 5
+"""The protocol from which on members may change while they run: nodes that are no members are
+heard, and either of a pair dials."""
+
+TOLD_TYPES: Final = frozenset(
+    {"versions", "journal", "verdict", "about", "entry_wanted", "entry_found"}
+)
 """Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
 
 HANDSHAKE_TYPES: Final = frozenset({"hello", "challenge", "proof", "welcome"})
@@ -177,7 +195,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
             ("version", _uint),
             ("cluster_id", _sized(16)),
             ("from", _name),
-            ("to", _name),
+            ("to", _name_or_none),
             ("incarnation", _incarnation),
             ("nonce", _nonce),
         ),
@@ -209,6 +227,9 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
             ("reason", _reason),
         ),
     ),
+    "ask": (12, ()),
+    "members": (13, (("reason", _reason), ("configuration", _configuration))),
+    "about": (14, (("peer", _address), ("client", _address), ("http", _address))),
     "append_entries": (16, _APPEND),
     "next_node_idx": (
         17,

@@ -27,6 +27,7 @@ from node.peers.frames import (
     INCARNATION_BYTES,
     NONCE_BYTES,
     PROTOCOL_NEWEST,
+    PROTOCOL_OF_CHANGES,
     PROTOCOL_OLDEST,
 )
 from node.peers.message import SAME_VERSION, Message
@@ -133,7 +134,8 @@ _DIALER, _LISTENER = b"fifo peer dialer\0", b"fifo peer listener\0"
 
 
 class DialerSide(_Side):
-    """The side that opened the connection."""
+    """The side that opened the connection. A `peer` without a name is whichever node listens at
+    the address that was dialed: such a connection is for a question alone (`asking.py`)."""
 
     def __init__(
         self,
@@ -177,6 +179,8 @@ class ListenerSide(_Side):
     ) -> None:
         super().__init__(identity, entropy, used)
         self._members = members
+        self.asks = False
+        """Whether the other side has a question, and does not know whom it has dialed."""
 
     def received(self, message: Message) -> tuple[Message | None, bool]:
         """The answer to send, and whether the peer is proven now. Raises `PeerRefused`."""
@@ -187,6 +191,14 @@ class ListenerSide(_Side):
             return {"type": "welcome", "proof": self._proof(_LISTENER)}, True
         expected = "proof" if self._transcript else "hello"
         raise PeerRefused(f"{message['type']} received, must be {expected}; {SAME_VERSION}")
+
+    def _hears_all(self, message: Message) -> bool:
+        """Whether whoever knows the secret is heard, member or not. One that was away while the
+        members changed is dialed by a leader that it does not know; one that joins is known by no
+        member. Of a question the answer says whether members may change."""
+        incarnation: bytes = message["incarnation"]
+        newest: int = max(self._used, message["version"])
+        return incarnation.startswith(TELLS) and newest >= PROTOCOL_OF_CHANGES
 
     def _hello(self, message: Message) -> Message:
         identity = self._identity
@@ -201,12 +213,18 @@ class ListenerSide(_Side):
                 f"{identity.cluster_id.hex()}; set the same name in [cluster] on every node, or "
                 "correct the addresses of the nodes"
             )
-        if message["to"] != identity.name:
+        if message["from"] == identity.name:
+            raise PeerRefused(
+                f"a node named {identity.name!r} dialed {identity.name!r}: choose another name, or "
+                "another address to begin at than its own"
+            )
+        if message["to"] not in ("", identity.name):
             raise PeerRefused(
                 f"{message['from']!r} dialed {message['to']!r} and reached {identity.name!r}; "
                 f"correct the peer address of {message['to']!r} that {message['from']!r} has"
             )
-        if message["from"] not in self._members:
+        self.asks = not message["to"]
+        if message["from"] not in self._members and not self._hears_all(message):
             dialing = ", ".join(sorted(self._members)) or "no member"
             raise PeerRefused(
                 f"{message['from']!r} dialed {identity.name!r}, which is dialed by {dialing}; list "
@@ -224,7 +242,7 @@ class ListenerSide(_Side):
         self._agree(
             message["version"],
             (self.peer, self.peer_incarnation, message["nonce"]),
-            self._own(),
+            (message["to"], identity.incarnation, self._nonce),
         )
         return {
             "type": "challenge",

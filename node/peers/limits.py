@@ -84,3 +84,20 @@ FORMER_MAX: Final = 64
 
 VERDICT_TWICE: Final = 5
 """The kind of a verdict that the connections themselves give (`node/raft/roll.py`)."""
+
+DIAL_OTHERWISE_SECONDS: Final = 3.0
+"""A member that should be dialed by the other one of a pair dials after this without a connection:
+the other may not know where it is, or that it is a member."""
+
+GUESTS_MAX: Final = 16
+"""Connections of proven nodes that are no members: those that join, and those that were removed.
+With one more, the oldest is closed."""
+
+ADDRESS_BYTES_MAX: Final = 300
+"""An address that a node says of itself: a host name has 253 bytes at most."""
+
+CONFIGURATION_BYTES_MAX: Final = 256 * KIB
+"""A configuration in a frame: nine members, and a tombstone for each that there ever was."""
+
+ASK_SECONDS: Final = 5.0
+"""A question that has no answer after this is given up."""

@@ -17,7 +17,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from node.journal import limits as journal_limits
 from node.peers import limits
@@ -26,12 +26,15 @@ from node.peers.dialing import Dialing, DialingSockets
 from node.peers.frames import (
     HANDSHAKE_TYPES,
     JOURNAL_ID_BYTES,
+    PROTOCOL_NEWEST,
+    PROTOCOL_OF_CHANGES,
     TOLD_TYPES,
     Bytes,
     Decoder,
     FrameInvalid,
     encode,
 )
+from node.peers.guests import Guests
 from node.peers.handshake import (
     DialerSide,
     Identity,
@@ -54,6 +57,13 @@ if TYPE_CHECKING:
     from node.peers.tls import PeerTls
 
 logger = logging.getLogger(__name__)
+
+NO_ANSWER: Final[Message] = {
+    "type": "members",
+    "reason": "this node is not ready; ask again",
+    "configuration": b"",
+}
+"""The answer to a question of a node whose owner gives none."""
 
 
 class MemberConfig(Protocol):
@@ -216,10 +226,7 @@ class PeerLink(asyncio.BufferedProtocol):
             phase = "after" if self.proven else "during"
             raise FrameInvalid(f"unexpected {message['type']} {phase} the handshake")
         if self.proven:
-            if message["type"] == "versions":
-                self._owner.link_said(self, message)
-            elif message["type"] != "keepalive":
-                self._owner.link_received(self, message)
+            self._take_proven(message)
             return
         answer, proven = self._side.received(message)
         self._check_certificate()
@@ -227,16 +234,46 @@ class PeerLink(asyncio.BufferedProtocol):
             self.send(answer)
         if proven:
             self.proven = self._decoder.trusted = True
-            self._watch()
-            self._owner.link_proven(self)
-            if self._side.peer_tells:
-                self.send(self._owner.versions.frame)
-            else:
-                self._owner.link_said(self, None)
+            self._is_proven()
+
+    def _is_proven(self) -> None:
+        self._watch()
+        if self._asked:
+            self._owner.question_proven(self)
+            return
+        self._owner.link_proven(self)
+        if self._side.peer_tells:
+            self.send(self._owner.versions.frame)
+        else:
+            self._owner.link_said(self, None)
+
+    @property
+    def _asked(self) -> bool:
+        """Whether the other side has a question, and is here for its answer alone."""
+        return isinstance(self._side, ListenerSide) and self._side.asks
+
+    def _take_proven(self, message: Message) -> None:
+        kind = message["type"]
+        if self._asked:
+            if kind == "ask":
+                self._leave(*encode(self._owner.answer()))
+                self.close()
+            elif kind != "keepalive":
+                raise FrameInvalid(f"unexpected {kind} on a connection for a question")
+        elif kind == "versions":
+            self._owner.link_said(self, message)
+        elif kind == "about":
+            self._owner.guests.said(self, message)
+        elif kind in ("ask", "members"):
+            raise FrameInvalid(f"unexpected {kind} between members")
+        elif kind != "keepalive":
+            if kind == "journal":
+                self._owner.guests.said(self, message)
+            self._owner.link_received(self, message)
 
     def _check_certificate(self) -> None:
         """With TLS, the other side is who it says only if its certificate says so too."""
-        if self._certified is not None and self.peer not in self._certified:
+        if self._certified is not None and self.peer and self.peer not in self._certified:
             found = ", ".join(sorted(self._certified)) or "no member"
             raise PeerRefused(
                 f"the certificate is of {found}, must be of {self.peer!r}; give each node a "
@@ -310,6 +347,11 @@ class PeerLink(asyncio.BufferedProtocol):
             return False
         return True
 
+    def dismiss(self) -> None:
+        """End the connection behind what was sent on it."""
+        self._leave()
+        self.close()
+
     def close(self) -> None:
         """End the connection now; bytes that are not sent yet are dropped. Idempotent."""
         transport, self._socket = self._socket, None
@@ -320,6 +362,9 @@ class PeerLink(asyncio.BufferedProtocol):
         if not self.ended.done():
             self.ended.set_result(None)
             self._owner.link_ended(self)
+
+
+Link = TypeVar("Link", bound=PeerLink)
 
 
 class TcpTransport:
@@ -352,14 +397,14 @@ class TcpTransport:
             secret=config.secret or b"",
             incarnation=new_incarnation(entropy),
         )
-        self._nodes = {name: PeerNode(name) for name in config.peers}
-        self._dialing_members = frozenset(name for name in config.peers if name > config.name)
+        self._followed = dict(config.peers)
         self._links: dict[str, PeerLink] = {}
         self._unproven: dict[PeerLink, None] = {}
         tls = config.tls
         self._listening_tls = None if tls is None else tls.listening()
         self._dialing_tls = None if tls is None else tls.dialing()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._dialers: dict[str, asyncio.Task[None]] = {}
+        self._started = False
         self._acceptor: Acceptor | None = None
         self._last_sent: Message = {}
         self._last_encoded: tuple[list[Bytes], int] = [], 0
@@ -368,6 +413,12 @@ class TcpTransport:
         self._closing = False
         self.connection_seconds = config.connection_seconds
         self.versions = PeerVersions()
+        self.guests = Guests()
+        self.about: Message | None = None
+        """The frame with the addresses of a node that joins: it dials every member, and says this
+        of itself. None for a member."""
+        self.answer: Callable[[], Message] = lambda: NO_ANSWER
+        """Makes the answer to a node that asks for the configuration."""
         self.counters = TransportCounters()
 
     # --- for its node ---
@@ -387,6 +438,35 @@ class TcpTransport:
         """Whether the member on the connection to `node` knows the frames of protocol 5."""
         link = self._links.get(node.id)
         return link is not None and link.peer_tells
+
+    def follow(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        """Have connections with these members from now on, and no others: `addresses` of the other
+        members by name. Connections to those that are gone end behind what was sent on them; one to
+        a member that has moved is kept until it ends."""
+        gone = self._followed.keys() - addresses.keys()
+        self._followed = dict(addresses)
+        for name in gone:
+            dialer = self._dialers.pop(name, None)
+            link = self._links.get(name)
+            if link is not None:
+                link.dismiss()
+            if dialer is not None:
+                dialer.cancel()
+        for name in addresses:
+            self.guests.now_member(name)
+        if self._started:
+            self._dial_members()
+
+    async def dial_as(
+        self,
+        make: Callable[[TcpTransport, DialerSide], Link],
+        address: tuple[str, int],
+    ) -> Link:
+        """A connection to whichever node listens at an address, for a question (`asking.py`); not
+        proven yet. Raises OSError."""
+        side = DialerSide(self._identity, self._entropy, "", PROTOCOL_NEWEST)
+        with contextlib.closing(self._dialing(*address)) as dialing:
+            return await dialing.connect(lambda: make(self, side), self._dialing_tls)
 
     def unsent_bytes(self, node: PeerNode) -> int:
         """Bytes for `node` that wait for its socket; 0 where there is no connection."""
@@ -455,21 +535,20 @@ class TcpTransport:
             under_way_max=limits.UNAUTHENTICATED_MAX,
             crowded_out=partial(self._count, "handshakes_crowded_out_total"),
             failed=self._out_of_descriptors,
-            spares=len(self._dialing_members),
+            spares=len(self._dialing_us),
         )
         self._acceptor.watch(listener)
-        for name, address in self._config.peers.items():
-            if name < self._config.name:
-                self._tasks.append(loop.create_task(self._dial(name, address)))
+        self._started = True
+        self._dial_members()
 
     async def close(self) -> None:
         """End listener, dialers and connections. Idempotent."""
-        self._closing = True
+        self._closing, self._started = True, False
         taken_in = [] if self._acceptor is None else self._acceptor.close()
-        for task in self._tasks:
+        for task in self._dialers.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, *taken_in, return_exceptions=True)
-        self._tasks.clear()
+        await asyncio.gather(*self._dialers.values(), *taken_in, return_exceptions=True)
+        self._dialers.clear()
         for link in [*self._links.values(), *self._unproven]:
             link.close()
 
@@ -486,8 +565,12 @@ class TcpTransport:
 
     def listener_side(self) -> ListenerSide:
         """The handshake of an accepted connection."""
-        members, used = self._dialing_members, self.versions.used
-        return ListenerSide(self._identity, self._entropy, members, used)
+        return ListenerSide(self._identity, self._entropy, self._dialing_us, self.versions.used)
+
+    @property
+    def _dialing_us(self) -> frozenset[str]:
+        """The members that dial this one: those with a greater name."""
+        return frozenset(name for name in self._followed if name > self._config.name)
 
     async def _take_in(self, accepted: socket.socket, _peer: object) -> None:
         """An accepted socket becomes a connection; with TLS, once both sides are verified."""
@@ -506,21 +589,50 @@ class TcpTransport:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             logger.warning("raft: a peer was gone before it was accepted: %s", reason)
 
-    async def _dial(self, name: str, address: tuple[str, int]) -> None:
-        """Keep one connection to a peer, with a growing pause between failures."""
+    def _dial_members(self) -> None:
+        """Keep dialing each member, and be ready for those that dial here."""
+        loop = asyncio.get_running_loop()
+        for name in self._followed:
+            if name not in self._dialers:
+                self._dialers[name] = loop.create_task(self._dial(name))
+        if self._acceptor is not None:
+            self._acceptor.keep_spares(len(self._dialing_us))
+
+    async def _dial(self, name: str) -> None:
+        """Keep one connection to a peer, wherever it is, with a growing pause between failures."""
         pause = limits.DIAL_RETRY_SECONDS_MIN
-        with contextlib.closing(self._dialing(*address)) as dialing:
-            while True:
-                link = await self._dial_once(name, dialing)
-                if link is not None:
-                    try:
-                        await dialing.keep_one(link.ended)
-                    finally:
-                        link.close()
-                    if link.proven:
-                        pause = limits.DIAL_RETRY_SECONDS_MIN
-                await asyncio.sleep(pause * (0.5 + self._rng.random()))
-                pause = min(2 * pause, limits.DIAL_RETRY_SECONDS_MAX)
+        while True:
+            address = self._followed[name]
+            with contextlib.closing(self._dialing(*address)) as dialing:
+                while self._followed[name] == address:
+                    await self._until_due(name)
+                    pause = await self._keep_connection(name, dialing, pause)
+
+    async def _until_due(self, name: str) -> None:
+        """Wait while there is a connection to a peer, or while it is for the peer to dial."""
+        while True:
+            link = self._links.get(name)
+            if link is not None:
+                await asyncio.wait((link.ended,))
+            elif name < self._config.name or self.about is not None:
+                return
+            else:
+                await asyncio.sleep(limits.DIAL_OTHERWISE_SECONDS)
+                if name not in self._links and self.versions.used >= PROTOCOL_OF_CHANGES:
+                    return
+
+    async def _keep_connection(self, name: str, dialing: Dialing, pause: float) -> float:
+        """Dial once, and wait for the end of the connection; the pause before the next one."""
+        link = await self._dial_once(name, dialing)
+        if link is not None:
+            try:
+                await dialing.keep_one(link.ended)
+            finally:
+                link.close()
+            if link.proven:
+                pause = limits.DIAL_RETRY_SECONDS_MIN
+        await asyncio.sleep(pause * (0.5 + self._rng.random()))
+        return min(2 * pause, limits.DIAL_RETRY_SECONDS_MAX)
 
     async def _dial_once(self, name: str, dialing: Dialing) -> PeerLink | None:
         """A connection to a peer, not proven yet; None where it is not there."""
@@ -547,7 +659,7 @@ class TcpTransport:
     def link_proven(self, link: PeerLink) -> None:
         """A member is there. An older connection of the same pair ends first."""
         self._unproven.pop(link, None)
-        node = self._nodes[link.peer]
+        node = PeerNode(link.peer)
         self._refuse_another(link)
         older = self._links.pop(link.peer, None)
         if older is not None:
@@ -557,7 +669,15 @@ class TcpTransport:
         self._links[link.peer] = link
         self.versions.heard.discard(link.peer)
         link.node = node
+        if link.peer not in self._followed:
+            self.guests.came(link)
+        if self.about is not None and link.peer_tells:
+            link.send(self.about)
         self._receiver.connected(node)
+
+    def question_proven(self, link: PeerLink) -> None:
+        """A connection for a question is proven: it is not one of a pair."""
+        self._unproven.pop(link, None)
 
     def _refuse_another(self, link: PeerLink) -> None:
         """Raise `PeerTwice` for another process of a member whose connection lives: the one that
@@ -595,8 +715,9 @@ class TcpTransport:
     def link_ended(self, link: PeerLink) -> None:
         """A connection ended; if it was the one of its pair, the node hears of it."""
         self._unproven.pop(link, None)
+        self.guests.gone(link)
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
             self.versions.heard.discard(link.peer)
             if not self._closing:
-                self._receiver.disconnected(self._nodes[link.peer])
+                self._receiver.disconnected(link.node)

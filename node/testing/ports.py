@@ -43,9 +43,8 @@ class PeerPort(TcpTransport):
         """Listen and dial as the real one does."""
         loop = asyncio.get_running_loop()
         self._port = await loop.create_server(self._accepted, *self._config.bind)
-        for name, address in self._config.peers.items():
-            if name < self._config.name:
-                self._tasks.append(loop.create_task(self._dial(name, address)))
+        self._started = True
+        self._dial_members()
 
     def _accepted(self) -> PeerLink:
         return PeerLink(self, self.listener_side())
