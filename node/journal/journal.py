@@ -36,7 +36,7 @@ from node.journal.snapshots.store import SnapshotWriter
 from node.journal.wrong_state import WrongState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from node.journal.damage import Damages
     from node.journal.errors import JournalDamaged
@@ -99,6 +99,8 @@ class Journal:
         self._segments = found.segments
         self._snapshots = found.snapshots
         self._recovering = found.marker is not None
+        self.noted: Mapping[int, bytes] = found.recovered.noted
+        """The commands of the log that begin with `NOTED_BYTE`, by index, as it was opened."""
         self._cut_bytes = found.recovered.cut_bytes
         self._cache = CommandCache(journal_limits.cache_bytes)
         self._failstop = FailStop(storage.folder)
@@ -357,14 +359,20 @@ class Journal:
         return newest.end.log_position if newest is not None else self._segments.first.header.base
 
     def begin_snapshot(
-        self, index: int, term: int, live: array[int], state_bytes_hint: int = 0
+        self,
+        index: int,
+        term: int,
+        live: array[int],
+        state_bytes_hint: int = 0,
+        *,
+        members: bytes = b"",
     ) -> SnapshotWriter:
         """Begin a snapshot of everything up to entry `index`, which counts as committed now.
 
         `live` are the indexes of the entries that are still needed then, ascending, none above
-        `index`; `state_bytes_hint` is about how much state will come. Nothing of the log goes
-        before `release`. Raises `SnapshotFailed` if it is not possible now, `JournalRefused` if the
-        log has no such entry.
+        `index`; `state_bytes_hint` is about how much state will come; `members`: who they are then,
+        in the owner's words. Nothing of the log goes before `release`. Raises `SnapshotFailed` if
+        it is not possible now, `JournalRefused` if the log has no such entry.
         """
         self._failstop.check()
         self._check_snapshot(index, term, live)
@@ -381,6 +389,7 @@ class Journal:
             previous_term=self.log.term_at(index - 1),
             next_number=store.entries.lowest_number_out(),
             what=f"the snapshot of entry {index}",
+            members=members,
         )
         position = store.entries.log.extent_at(index).position
         writer = SnapshotWriter(store, builder, live, position, self._failstop.fail)
@@ -581,6 +590,7 @@ class Journal:
             previous_term=meta.previous_term,
             next_number=store.entries.lowest_number_out(),
             what=f"the installation of snapshot {meta.name}",
+            members=meta.members,
         )
         writer = InstallWriter(
             store,

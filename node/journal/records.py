@@ -183,6 +183,9 @@ HARD_STATE: Final = 4
 COMMIT: Final = 5
 """A hint: everything up to `index` was committed when this was written."""
 
+NOTED_BYTE: Final = b"\x11"
+"""First byte of the commands that the owner of the log wants at hand when it is opened."""
+
 STATE: Final = 6
 """In a snapshot: a piece of the machine's state; `index` is its offset in the state."""
 LOCATIONS: Final = 7
@@ -196,6 +199,10 @@ ABOUT: Final = 10
 """The first record of a backup: where it is from, as a msgpack map."""
 BACKUP_END: Final = 11
 """The last record of a backup: sizes, the digests of the state and of the file."""
+
+MEMBERS: Final = 12
+"""The first record of a snapshot behind a change of the members: who they were, as the bytes of
+the owner. A snapshot without it is one as before."""
 
 MAGIC: Final = b"\xf1\xf0"
 _FIELDS: Final = struct.Struct("<2sBBIQQQ")

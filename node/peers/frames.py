@@ -315,8 +315,13 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
 }
 """Every frame there is: type number and fields, in order."""
 
-_WITH_DATA: Final = frozenset({"snapshot_state", "entry_found"})
-"""Frames whose raw bytes are a field."""
+_RAW_FIELDS: Final = {
+    "snapshot_state": "data",
+    "entry_found": "data",
+    "snapshot_offer": "members",
+}
+"""Frames whose raw bytes are a field. That of an offer is empty, and so a frame as it was in
+protocol 4, in a cluster whose members have not changed."""
 
 _PLAIN_KINDS: Final[dict[Callable[[object], bool], type]] = {_uint: int, _bool: bool}
 
@@ -366,8 +371,9 @@ def encode(message: Message) -> list[Bytes]:
         raw_bytes = sum(sizes)
     else:
         values = [message[field] for field, _ in fields]
-        if name in _WITH_DATA:
-            raw = [message["data"]]
+        field_name = _RAW_FIELDS.get(name)
+        if field_name is not None and message[field_name]:
+            raw = [message[field_name]]
         raw_bytes = sum(map(len, raw))
     if len(raw) > 1 and raw_bytes <= journal_limits.JOIN_BYTES * len(raw):
         raw = [b"".join(raw)]
@@ -399,8 +405,8 @@ def decode(header: Bytes, raw: memoryview) -> Message:
         _attach_entries(message, raw)
     elif name == "snapshot_entries":
         _attach_kept(message, raw)
-    elif name in _WITH_DATA:
-        message["data"] = bytes(raw)
+    elif name in _RAW_FIELDS:
+        message[_RAW_FIELDS[name]] = bytes(raw)
     elif len(raw):
         raise FrameInvalid(f"{name} carries {len(raw)} raw bytes, must carry none")
     return message

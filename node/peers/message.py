@@ -12,6 +12,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from node.journal.errors import NodeError
+from node.journal.records import NOTED_BYTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,9 +24,15 @@ Message = dict[str, Any]
 COMMAND_BYTE = b"\x10"
 """Type byte of our opaque commands."""
 
+CONFIGURATION_BYTE: Final = NOTED_BYTE
+"""Type byte of an entry that is a configuration (`node/raft/configuration.py`). Nodes of 0.1.0 stop
+at it, so none is appended below version 2 of the cluster."""
+
 NO_OP = b"\x01"
 """The library's own entry at the start of a term."""
 
+
+_OURS: Final = (COMMAND_BYTE, CONFIGURATION_BYTE)
 
 SAME_VERSION: Final = "run the same version of fifo on every node of the cluster"
 """The remedy where a member sends what no correct peer of this version sends."""
@@ -39,13 +46,14 @@ class MessageRefused(NodeError):
 
 
 def known_command(command: bytes) -> bool:
-    """Whether an entry is of a type that this node can apply: ours, or the library's no-op."""
-    return command.startswith(COMMAND_BYTE) or command == NO_OP
+    """Whether an entry is of a type that this node can apply: ours, a configuration, or the
+    library's no-op."""
+    return command.startswith(_OURS) or command == NO_OP
 
 
 def known_commands(commands: Iterable[bytes]) -> bool:
     """Whether all of them are."""
-    return not [one for one in commands if not one.startswith(COMMAND_BYTE) and one != NO_OP]
+    return not [one for one in commands if not one.startswith(_OURS) and one != NO_OP]
 
 
 class PeerNode(int):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from node.peers.message import MessageRefused
-from node.raft import rejoin
+from node.raft import limits, rejoin
 from node.raft.errors import RaftStopped
 from node.raft.processes import Processes
 from node.raft.rebuilding import Rebuilding
@@ -29,9 +29,12 @@ from node.raft.roll import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from node.journal.passport import Passport
     from node.peers.message import Message, PeerNode
     from node.raft.config import RaftConfig
+    from node.raft.configuration import Configuration
     from node.raft.environment import RaftEnvironment
 
 logger = logging.getLogger(__name__)
@@ -41,6 +44,26 @@ ALWAYS: Final = frozenset({"journal", "verdict", "term_ask", "term_report"})
 
 SERVED: Final = ALWAYS | {"next_node_idx", "snapshot_ack", "room", "mark", "state_wanted"}
 """Messages that are taken from a member that is brought up to date."""
+
+HEARD: Final = ALWAYS | {
+    "append_entries",
+    "snapshot_offer",
+    "snapshot_state",
+    "snapshot_entries",
+    "request_vote",
+    "pre_vote",
+    "timeout_now",
+    "entry_wanted",
+}
+"""Messages that are taken from one that is no member here: who was away while the members changed
+has to hear a leader that it does not know, and to vote for one. None of them counts for anything
+here."""
+
+_TAKEN: Final = {
+    Standing.BARRED: ALWAYS,
+    Standing.SERVED: SERVED,
+    Standing.GUEST: HEARD,
+}
 
 
 class MustRecover(RaftStopped):
@@ -69,6 +92,11 @@ class Admission(Rebuilding):
         self._twice: dict[PeerNode, str] = {}
         """Members of which a process is connected here, and another one to the member named."""
         self._twice_before: set[PeerNode] = set()
+        self._newest: Configuration | None = None
+        self._removed: frozenset[bytes] = frozenset()
+        """The journals of removed members, by the newest configuration that is committed."""
+        self.removed = False
+        """Whether this journal is one of them."""
         papers = environment.journal.passport
         memory = environment.journal.log.memory
         others = {} if papers is None else papers.others
@@ -110,7 +138,7 @@ class Admission(Rebuilding):
             rows,
             dict(self._processes.here),
         )
-        for node in nodes or self.nodes:
+        for node in nodes or sorted(self.connected_peers, key=lambda node: node.id):
             if self.peer_connected(node):
                 self.outbox.send_at_once(node, said.frame)
 
@@ -146,7 +174,7 @@ class Admission(Rebuilding):
         standing = self._standings.get(node)
         if standing is None:
             return message
-        if message["type"] not in (ALWAYS if standing is Standing.BARRED else SERVED):
+        if message["type"] not in _TAKEN[standing]:
             return None
         return message | {"counted": False} if message["type"] == "next_node_idx" else message
 
@@ -172,6 +200,8 @@ class Admission(Rebuilding):
 
     def _judge(self, node: PeerNode, said: Said) -> bool:
         """Judge a member that is connected. True where it is one that counts."""
+        if not self._is_member(node, said):
+            return False
         elsewhere = self._processes.judge(node.id, said.open_id)
         if elsewhere is not None:
             self._twice[node] = elsewhere
@@ -190,6 +220,114 @@ class Admission(Rebuilding):
         if found.verdict is not None:
             self._tell_verdict(node, said, found.verdict, found.reason)
         return found.standing is Standing.COUNTED and said.state is State.WHOLE
+
+    def _is_member(self, node: PeerNode, said: Said) -> bool:
+        """Whether this is a member by the newest configuration, whose journal is to be judged."""
+        newest = self._newest
+        if newest is not None and newest.was_removed(said.journal):
+            self._set_standing(node, Standing.BARRED)
+            self._tell_removed(node, said)
+            return False
+        if node not in self.replication.peers:
+            self._set_standing(node, Standing.GUEST)
+            self._tell_removed(node, said)
+            return False
+        if self._may_join(node, said):
+            self._set_standing(node, Standing.SERVED)
+            reason = "the members have it as a learner"
+            self._tell_verdict(node, said, Notice.JOINED, reason)
+            return False
+        return True
+
+    def _may_join(self, node: PeerNode, said: Said) -> bool:
+        """Whether this is the empty journal of a learner, which has promised nothing yet. One that
+        was seen with a voice, or that votes by now, has lost what it had."""
+        newest = self._newest
+        if newest is None or said.state is not State.NEW:
+            return False
+        return (
+            any((one.name, one.journal) == (node.id, said.journal) for one in newest.learners)
+            and self.roll.known(node.id).open_id in (b"", said.open_id)
+            and self._own_state() in (State.BEGUN, State.WHOLE)
+        )
+
+    def _tell_removed(self, node: PeerNode, said: Said) -> None:
+        """Have a removed member know, once that can be taken back no more."""
+        newest = self._newest
+        if newest is None or not self._removed:
+            return
+        gone = said.journal in self._removed
+        if said.state is State.RECOVERING and newest.member(node.id) is None:
+            gone = any(one.name == node.id for one in newest.removed)
+        if gone:
+            reason = "it was removed from the cluster"
+            self._tell_verdict(node, said, Notice.REMOVED, reason)
+
+    def settle_removed(self, newest: Configuration) -> None:
+        """This configuration is committed."""
+        self._removed = frozenset(gone.journal for gone in newest.removed)
+        papers = self.journal.passport
+        if papers is not None and newest.was_removed(papers.journal):
+            self._note_removed("the log")
+        for node, said in list(self._said.items()):
+            self._tell_removed(node, said)
+
+    @property
+    def may_not_stand(self) -> bool:
+        return self.removed or super().may_not_stand
+
+    def _note_removed(self, by: str) -> None:
+        if not self.removed:
+            self.removed = True
+            logger.warning("event=removed by=%s advice=%s", by, ADVICE[Notice.REMOVED])
+
+    def follow_members(self, voters: Collection[str], learners: Collection[str]) -> None:
+        before = set(self.nodes)
+        super().follow_members(voters, learners)
+        for node in self.nodes:
+            if node not in before and self.peer_connected(node):
+                self._standings.pop(node, None)
+                self.replication.connected(node, self.lease.round)
+        for node in before.difference(self.nodes):
+            if self.peer_connected(node):
+                self._standings[node] = Standing.GUEST
+        if self.rejoin is not None:
+            self.rejoin.follow(node.id for node in self.membership.voters)
+
+    def follow_journals(self, newest: Configuration) -> None:
+        """Know the journals that a configuration names, and judge those that are connected."""
+        self._newest = newest
+        if self.journal.passport is None:
+            return
+        # Of two voters an empty one is let in where the other has all: not amid a change, of which
+        # it may know the beginning only.
+        self.roll.count = len(newest.voters)
+        if newest.wanted:
+            self.roll.count = max(self.roll.count, limits.RECOVER_MEMBERS_MIN)
+        own = self.config.name
+        news = False
+        for one in newest.members:
+            news |= one.name != own and self.roll.named(one.name, one.journal)
+        if news:
+            self._write()
+        for node, said in list(self._said.items()):
+            self._judge(node, said)
+        self._explain()
+
+    def journal_of(self, name: str) -> bytes:
+        """The journal of a member, this one's too, as far as it is known here."""
+        papers = self.journal.passport
+        if name == self.config.name:
+            return b"" if papers is None else papers.journal
+        return self.roll.known(name).journal
+
+    def replaces_journal(self, node: PeerNode) -> bool:
+        """Whether a member recovers under another journal, as far as it is known here."""
+        return bool(self.roll.known(node.id).next)
+
+    def is_judged_less(self, node: PeerNode) -> bool:
+        """Whether the word of a member that is connected does not count."""
+        return node in self._standings
 
     def _judge_again(self, besides: PeerNode) -> None:
         """Judge the others anew: knowledge of processes elsewhere has changed."""
@@ -231,7 +369,8 @@ class Admission(Rebuilding):
     def _forget_progress(self, node: PeerNode) -> None:
         """Another journal has nothing of what was acknowledged from the one before."""
         self.replication.forget(node)
-        self.match_index[node] = 0
+        if node in self.match_index:
+            self.match_index[node] = 0
 
     def _tell_verdict(self, node: PeerNode, said: Said, verdict: Notice, reason: str) -> None:
         self.outbox.send_at_once(
@@ -324,7 +463,9 @@ class Admission(Rebuilding):
     def _begin_together(self) -> None:
         """Begin the cluster where every member is here, empty, and says so."""
         waiting = isinstance(self.rejoin, rejoin.Waiting) and self._own_state() is State.NEW
-        if not waiting or self._begins or not all(map(self._heard_of, self.nodes)):
+        if not waiting or self._begins or self.config.joins:
+            return
+        if not all(map(self._heard_of, self.nodes)):
             return
         if all(said.state in (State.NEW, State.BEGUN) for said in self._said.values()):
             for node, said in self._said.items():
@@ -358,22 +499,30 @@ class Admission(Rebuilding):
             self._give_up(node, reason)
         elif verdict == Notice.BEGAN and waits and not papers.copied:
             self._recover(node, reason)
-        elif verdict == Notice.ADMITTED and waits and not papers.copied and len(self.nodes) == 1:
+        elif self._lets_begin(verdict) and waits and not papers.copied:
             self._write(begins=True)
+        elif verdict == Notice.REMOVED:
+            self._note_removed(node.id)
         elif verdict == Notice.UNKNOWN:
             line = f"event=not_counted by={node.id} reason={reason}"
             self._report(f"own {node.id}", line, Notice.UNKNOWN)
         return True
 
+    def _lets_begin(self, verdict: int) -> bool:
+        admitted = verdict == Notice.ADMITTED and len(self.membership.voters) == 1
+        return admitted or verdict == Notice.JOINED
+
     def _recover(self, node: PeerNode, reason: str) -> None:
         """The folder is empty and its member was there before: get everything back."""
         logger.warning("event=journal_lost by=%s reason=%s", node.id, reason)
         self.journal.begin_recovery()
-        self.rejoin = rejoin.begin(self.config, self.rng)
+        self.rejoin = rejoin.begin(
+            self.config.name, [one.id for one in self.membership.voters], self.rng
+        )
         self._introduce()
 
     def _give_up(self, node: PeerNode, reason: str) -> None:
-        others = [each.id for each in self.nodes]
+        others = [each.id for each in self.membership.voters]
         text = f"{node.id} has found that this journal must not be used: {reason}"
         try:
             rejoin.check_members(self.config.name, others)
@@ -396,19 +545,23 @@ class Admission(Rebuilding):
         away = [node.id for node in self.nodes if node.id not in said]
         waiting.explain(said_empty=_named(said, State.NEW, State.BEGUN), away=away,
                         recovering=_named(said, State.RECOVERING, State.COPY),
-                        copied=papers is not None and papers.copied)  # fmt: skip
+                        copied=papers is not None and papers.copied,
+                        joins=self.config.joins)  # fmt: skip
 
     # --- connections ---
 
     def connected(self, node: PeerNode) -> None:
         self._forget_connection(node)
+        if node not in self.replication.peers:
+            self._standings[node] = Standing.GUEST
         super().connected(node)
         self._introduce(node)
         if self.journal.passport is not None:
             self._begin_together()
 
     def disconnected(self, node: PeerNode) -> None:
-        self._note_acknowledged(node)
+        if node in self.replication.peers:
+            self._note_acknowledged(node)
         before = dict(self._processes.here)
         self._forget_connection(node)
         super().disconnected(node)
@@ -433,6 +586,8 @@ ADVICE: Final = {
     Notice.ADMITTED: "it gets everything from the other member",
     Notice.UNKNOWN: "start that member with --recover while all others are up, if its folder "
     "is not the newest that it had",
+    Notice.JOINED: "it begins now",
+    Notice.REMOVED: "stop it; its folder is of no use to this cluster any more",
     Notice.TWICE: "stop one of the two; if the other one is a copy, remove its folder",
 }
 """Advice about a member that is not counted, or the course without any."""

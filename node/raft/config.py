@@ -50,9 +50,11 @@ class Outcome(enum.Enum):
 class RaftConfig:
     """Configuration of one node of one cluster.
 
-    `peers` are the other members by name, with the address they listen on. `secret` proves
-    membership at connect time; it may be missing only where `tls` does that, or every address is
-    loopback.
+    `peers` are the other members by name, with the address they listen on, as long as the log names
+    no members. `secret` proves membership at connect time; it may be missing only where `tls` does
+    that, or every address is loopback. `joins`: this node is none of the members yet, and `peers`
+    are some of them. `address` is where the others reach this node (None: at `bind`), `clients`
+    where clients reach each member: the addresses of its two listeners, by name.
     All times are seconds.
     """
 
@@ -62,6 +64,9 @@ class RaftConfig:
     cluster_id: bytes
     secret: bytes | None = field(default=None, repr=False)
     tls: PeerTls | None = None
+    joins: bool = False
+    address: tuple[str, int] | None = None
+    clients: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     heartbeat_seconds: float = limits.HEARTBEAT_SECONDS
     min_timeout_seconds: float = limits.RAFT_MIN_TIMEOUT_SECONDS
     max_timeout_seconds: float = limits.RAFT_MAX_TIMEOUT_SECONDS
@@ -205,6 +210,31 @@ class PeerStatus:
 
     whole_index: int = 0
     """The newest index at which its whole state was compared, and is that of a majority."""
+
+    learner: bool = False
+    """Whether it gets entries, and neither votes nor counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerStatus:
+    """The leader's knowledge of a learner; other roles know `connected` only. `level`: it has what
+    the leader has."""
+
+    name: str
+    connected: bool
+    match_index: int
+    last_index: int
+    level: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeProgress:
+    """A change of the members that is under way: the names of the voters in which it ends, what it
+    waits for, for people, and the learners that are still to be promoted."""
+
+    wanted: tuple[str, ...]
+    waits_for: str
+    learners: tuple[LearnerStatus, ...]
 
 
 @dataclass(slots=True)

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgpack
 
+from node.peers.message import CONFIGURATION_BYTE
+from node.raft import limits
 from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-CONFIGURATION_BYTE: Final = b"\x11"
-"""Type byte of an entry that is a configuration. Nodes of 0.1.0 stop at it, so none is appended
-below version 2 of the cluster."""
 
 FORM: Final = 1
 """Form of a configuration in an entry and in a snapshot's header, its first field."""
@@ -37,12 +35,13 @@ class ConfigurationDamaged(RaftError):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member: `address` is that of its peer port, `client` what clients connect to, `journal` the
-    id of the only journal that counts for it (empty: none was seen yet)."""
+    """A member: `address` is that of its peer port, `client` and `http` what clients connect to,
+    `journal` the id of the only journal that counts for it (empty: none was seen yet)."""
 
     name: str
     address: tuple[str, int]
     client: str
+    http: str
     journal: bytes
 
 
@@ -134,6 +133,11 @@ def begin(current: Configuration, change: Change, recovering: Collection[str]) -
     wanted = tuple(sorted((names - set(change.remove)) | added))
     if not wanted:
         raise ChangeRefused("no member would be left; keep one, or stop the cluster instead")
+    if len(wanted) > limits.VOTERS_MAX:
+        raise ChangeRefused(
+            f"there would be {len(wanted)} members, at most {limits.VOTERS_MAX} are allowed; "
+            "remove others with the same change"
+        )
     return replace(current, number=current.number + 1, learners=change.add, wanted=wanted)
 
 
@@ -221,6 +225,7 @@ def moved(
     name: str,
     address: tuple[str, int],
     client: str,
+    http: str,
     recovering: Collection[str],
 ) -> Configuration:
     """Return the configuration in which a voter has other addresses. Raises `ChangeRefused`."""
@@ -234,7 +239,7 @@ def moved(
                 f"the address {address[0]}:{address[1]} is that of {other.name!r}; give another"
             )
     voters = tuple(
-        replace(voter, address=address, client=client) if voter.name == name else voter
+        replace(voter, address=address, client=client, http=http) if voter.name == name else voter
         for voter in current.voters
     )
     return replace(current, number=current.number + 1, voters=voters)
@@ -288,12 +293,14 @@ def decode(entry: bytes) -> Configuration:
         form, number, voters, learners, removed, wanted = msgpack.unpackb(entry[1:])
         if form != FORM:
             raise ValueError(f"it is of form {form!r}, this release reads {FORM}")
+        if type(number) is not int or number < 1:
+            raise ValueError(f"its number is {number!r}")
         found = Configuration(
             number,
             tuple(map(_member, voters)),
             tuple(map(_member, learners)),
-            tuple(Removed(name, journal) for name, journal in removed),
-            tuple(wanted),
+            tuple(map(_removed, removed)),
+            tuple(map(_name, wanted)),
         )
         if encode(found) != entry:
             raise ValueError("it is not in the form that a node writes")
@@ -303,17 +310,31 @@ def decode(entry: bytes) -> Configuration:
 
 
 def _fields(member: Member) -> list[str | int | bytes]:
-    return [member.name, *member.address, member.client, member.journal]
+    return [member.name, *member.address, member.client, member.http, member.journal]
 
 
 def _member(fields: list[str | int | bytes]) -> Member:
-    name, host, port, client, journal = fields
+    name, host, port, client, http, journal = fields
     if not (
         isinstance(name, str)
         and isinstance(host, str)
-        and isinstance(port, int)
+        and type(port) is int
         and isinstance(client, str)
+        and isinstance(http, str)
         and isinstance(journal, bytes)
     ):
         raise TypeError(f"a member is {fields!r}")
-    return Member(name, (host, port), client, journal)
+    return Member(name, (host, port), client, http, journal)
+
+
+def _removed(fields: list[str | bytes]) -> Removed:
+    name, journal = fields
+    if not (isinstance(name, str) and isinstance(journal, bytes)):
+        raise TypeError(f"a removed member is {fields!r}")
+    return Removed(name, journal)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a name is {value!r}")
+    return value

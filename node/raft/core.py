@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from node.peers.message import COMMAND_BYTE, Message, MessageRefused
 from node.raft import limits
-from node.raft.admission import Admission
 from node.raft.append_entries import accept, check
+from node.raft.changing import Changing
 from node.raft.errors import RaftError, RaftStopped, describe
 from node.raft.lease import NEVER
 from node.raft.pysyncobj import seams
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
 
-class Core(Admission):
+class Core(Changing):
     """A member with our log, our append rules, our apply loop and our idea of an election."""
 
     accept_rules = staticmethod(accept)  # Class attributes, as those of `Elections`.
@@ -54,8 +54,9 @@ class Core(Admission):
         super().__init__(config, environment)
         self._adopt_journal()
         self._adopt_snapshot()
+        self.adopt_configurations()
         self._heard_at = self.clock()  # A restarted node does not vote for a while (raft.md 3.8).
-        if not self.nodes:
+        if self.membership.alone:
             self.election_deadline = NEVER  # Alone: stand at once, there is no other to win.
         journal, workers = environment.journal, environment.workers
         self.scrubbing = self.scrubbing_class(
@@ -226,6 +227,9 @@ class Core(Admission):
         """Bring the log in line with a frame and answer it. True when the commit index moved."""
         verdict = self.accept_rules(self.log, message, self.commit_index, self.last_applied)
         self.counters.truncations_total += verdict.truncated
+        if verdict.added:
+            added = message["entries"][-verdict.added :]
+            self.note_entries(added, truncated=verdict.truncated)
         rebuilds = self.equality.own_differs_index
         if verdict.success and not self.snapshots.rests_below and not rebuilds:
             self.snapshots.not_needed()
@@ -344,7 +348,8 @@ class Core(Admission):
         if term < self.term or self.role != LEADER:
             self.counters.stale_acks_dropped_total += 1
             return False
-        if message["counted"]:
+        votes = node in self.match_index
+        if message["counted"] and votes:
             self.lease.answered(node, message["round"])
             self.last_response[node] = self.clock()
         self.counters.resets_total += message["reset"]
@@ -352,9 +357,10 @@ class Core(Admission):
         news = replication.acknowledged(node, message)
         progress = replication.peers[node]
         # A member that recovers counts for no commit yet (`rejoin.py`).
-        counted_index = progress.match_index if progress.counted else 0
-        self.match_index[node] = counted_index
-        self.next_index[node] = progress.next_index
+        counted_index = progress.match_index if progress.counted and votes else 0
+        if votes:
+            self.match_index[node] = counted_index
+            self.next_index[node] = progress.next_index
         if self._proof_wanted_at is not None:
             self._look_for_proof(self._proof_wanted_at)
             return True  # Each answer is news for the owner, who asked whether this node leads.
@@ -397,9 +403,9 @@ class Core(Admission):
         if message["term"] < self.term or self.role != LEADER:
             self.counters.stale_acks_dropped_total += 1
             return False
-        if self.replication.peers[node].counted:
-            self.last_response[node] = self.clock()
         progress = self.replication.peers[node]
+        if progress.counted and node in self.match_index:
+            self.last_response[node] = self.clock()
         if message["done"] and progress.replacing is not None:
             self.equality.replaced(node.id)
             progress.differs = False  # If it differs all the same, it asks again.
@@ -435,6 +441,8 @@ class Core(Admission):
         applied. It never takes anything back (b22)."""
         self.snapshots.installed_index = 0
         self.commit_index = max(self.commit_index, index)
+        if self.journal.snapshot is not None:
+            self.note_snapshot(self.journal.snapshot)
         if not self.snapshots.restoring:
             if index <= self.last_applied:
                 raise RaftStopped(
@@ -492,7 +500,7 @@ class Core(Admission):
         self.log_bytes = self.log.command_bytes(self._counted_index + 1, no_op_index - 1)
         super().become_leader()
         self.log_bytes += self.log.size_at(no_op_index)
-        if not self.nodes:
+        if self.membership.alone:
             # Alone, the tick that elects is also the tick that commits: be durable first (b18).
             self.log.sync()
 
@@ -502,14 +510,16 @@ class Core(Admission):
         self.enter()
         super().connected(node)
         self.outbox.forget(node)
-        self.replication.connected(node, self.lease.round)
+        if node in self.replication.peers:
+            self.replication.connected(node, self.lease.round)
         self.ask_turn()
 
     def disconnected(self, node: PeerNode, *, replaced: bool = False) -> None:
         self.enter()
         super().disconnected(node)
         self.outbox.forget(node)
-        self.replication.disconnected(node)
+        if node in self.replication.peers:
+            self.replication.disconnected(node)
         self.lease.connection_ended(node)
         if node == self.leader and self.role == FOLLOWER and not replaced:
             self.miss_leader(node)

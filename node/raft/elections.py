@@ -27,7 +27,7 @@ from node.raft.snapshots.manager import SnapshotManager
 from node.raft.transfer import Transfer, best_target, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from node.peers.message import Message, PeerNode
     from node.raft.config import RaftConfig
@@ -116,10 +116,11 @@ class Elections(Library):
         """Progress of a member that lost its journal, or may have; None: it votes and counts."""
         self._voters: set[PeerNode] = set()
         self._voters_term = 0
-        membership = Membership(config.name, config.peers)
+        membership = Membership(config.name, config.peers, votes=not config.joins)
         self.nodes = membership.peers
+        """All other members."""
         # The library's constructor looks at every property, and `rebuilds` needs this.
-        self.equality = self.equality_class(config.name, len(membership.peers) + 1)
+        self.equality = self.equality_class(config.name, frozenset())
         super().__init__(membership, config, journal)
         self.lease = Lease(membership, config.lease_seconds)
         self.rooms = self.rooms_class()
@@ -143,6 +144,35 @@ class Elections(Library):
         """The last question of a member that wants to stand which came too early to grant it."""
         self.role_cause = "it has started"
         """Why this node took on its role or term last, for people."""
+        self._use_membership()
+
+    def follow_members(self, voters: Collection[str], learners: Collection[str]) -> None:
+        """Go by another configuration from now on: in votes, commits, the lease, and all else."""
+        self.membership.follow(voters, learners)
+        self.nodes = self.membership.peers
+        self._use_membership()
+        self.lease.follow()
+        self.replication.follow(self.nodes)
+        for node, progress in self.voters_progress().items():
+            self.match_index[node] = progress.match_index if progress.counted else 0
+            self.next_index[node] = progress.next_index
+        if self.role != LEADER and not self.asked_to_stand:
+            # It may have been alone, and about to stand without a question.
+            soonest = self.clock() + self.config.min_timeout_seconds
+            self.election_deadline = max(self.election_deadline, soonest)
+
+    def _use_membership(self) -> None:
+        membership = self.membership
+        self.use_voters(membership.voters, self.clock())
+        self.prevote.needed = membership.peers_needed
+        names = {node.id for node in membership.voters}
+        if membership.votes:
+            names.add(self.config.name)
+        self.equality.voters = frozenset(names)
+
+    def voters_progress(self) -> dict[PeerNode, PeerProgress]:
+        """The other voters as this leader knows them: one of them may lead next."""
+        return {node: self.replication.peers[node] for node in self.membership.voters}
 
     def _make_replication(self, environment: RaftEnvironment) -> Replication:
         return self.replication_class(
@@ -252,9 +282,9 @@ class Elections(Library):
         return True
 
     def on_response_vote(self, node: PeerNode, message: Message) -> bool:
-        """A vote, counted once per voter and term (b28)."""
+        """The vote of a voter, counted once in a term (b28)."""
         term = self.term
-        if self.role != CANDIDATE or message["term"] != term:
+        if self.role != CANDIDATE or message["term"] != term or node not in self.match_index:
             return False
         if self._voters_term != term:
             self._voters, self._voters_term = set(), term
@@ -266,12 +296,16 @@ class Elections(Library):
 
     def prepare_election(self) -> None:
         """Before a tick: where the library would stand for election, ask the others first."""
-        if self.role == LEADER or not self.nodes:
+        if self.role == LEADER or self.membership.alone:
             return
         if self.rejoin is not None:
             self._advance_rejoin(self.rejoin)
             return
         now = self.clock()
+        if self.may_not_stand:
+            # A learner, or a member that was removed.
+            self.election_deadline = now + self.config.max_timeout_seconds
+            return
         if self.equality.own_differs_index:
             # Its log is sound, so it votes and counts; its state is not, so it does not lead.
             self.election_deadline = now + self.config.max_timeout_seconds
@@ -301,7 +335,7 @@ class Elections(Library):
         number = self.prevote.number if early and self.prevote.asking else self.prevote.ask()
         self.counters.pre_votes_asked_total += 1
         end = self.log_end()
-        for node in self.nodes:
+        for node in self.membership.voters:
             self.outbox.send(
                 node,
                 {
@@ -373,13 +407,18 @@ class Elections(Library):
             self.prevote.stop()
             self._step_down(node, message["term"])
             return True
-        if not message["granted"] or self.role == LEADER:
+        if not message["granted"] or self.role == LEADER or node not in self.match_index:
             return False
         if not self.prevote.grant(node.id, message["number"]):
             return False
         self.election_deadline = NEVER
         self.counters.elections_total += 1
         return True
+
+    @property
+    def may_not_stand(self) -> bool:
+        """Whether this member is no voter, as far as it knows."""
+        return not self.membership.votes
 
     # --- without a journal ---
 
@@ -399,7 +438,7 @@ class Elections(Library):
             return False
         if self.role != LEADER:
             return False
-        target = best_target(self.replication.peers, self.log.last_index)
+        target = best_target(self.voters_progress(), self.log.last_index)
         if target is None:
             return False  # It asks again.
         logger.info("event=transfer target=%s reason=%s recovers", target, node.id)
@@ -489,7 +528,7 @@ class Elections(Library):
         target = find_target(
             name,
             own_name=self.config.name,
-            peers=self.replication.peers,
+            peers=self.voters_progress(),
             last_index=self.log.last_index,
         )
         deadline = self.clock() + self.config.max_timeout_seconds
@@ -517,7 +556,7 @@ class Elections(Library):
         """The members that have reported of late that their syncs return in time."""
         bound_ms = 1000 * self.config.min_timeout_seconds
         found = {}
-        for node, progress in self.replication.peers.items():
+        for node, progress in self.voters_progress().items():
             room = self.rooms.of(node, now, counted=progress.counted)
             if room is not None and room.sync_ms < bound_ms:
                 found[node] = progress

@@ -16,11 +16,12 @@ from node.journal.io.jobs import Inline, Worker
 if TYPE_CHECKING:
     import random
     from array import array
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from node.journal.journal import Journal
     from node.peers.message import Message, PeerNode
     from node.peers.transport import Receiver
+    from node.raft.configuration import Configuration
 
 
 class PeerTransport(Protocol):
@@ -35,6 +36,11 @@ class PeerTransport(Protocol):
     def tells(self, node: PeerNode) -> bool:
         """Whether the member on the connection to `node` says which journal it has; 0.1.0 does
         not."""
+
+    def follow(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        """Have connections with the members of these names from now on. That of another name ends
+        once what is on its way has been sent, and is dialled no more; who proves to belong to the
+        cluster is heard all the same, for this member may be the one that is behind."""
 
     async def start(self) -> None:
         """Begin to accept and to dial. Raises OSError where the address is taken."""
@@ -119,3 +125,6 @@ class RaftEnvironment:
     """Owner of the state that is applied to: what the newest snapshot holds is handed to it at the
     start, before the first entry. None: no snapshots are taken or installed."""
     workers: RaftWorkers = field(default_factory=RaftWorkers)
+    on_configuration: Callable[[Configuration], None] = lambda _: None
+    """Called with the newest configuration of the log where it is another one than before, within
+    a turn or as a message is taken; must not call back."""

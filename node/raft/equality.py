@@ -99,10 +99,10 @@ class _Marks:
 
 @dataclass(slots=True)
 class Equality:
-    """The marks as one member of `members` knows them."""
+    """The marks as one member knows them, among these voters."""
 
     name: str
-    members: int
+    voters: frozenset[str]
     own_differs_index: int = 0
     """Since when this member differs from a majority; 0: it does not, as far as it knows."""
 
@@ -169,9 +169,9 @@ class Equality:
             if mark is not None and mark.version == own.version:
                 groups.setdefault(mark.hash, set()).add(name)
         known = set().union(*groups.values())
-        agreed = max(groups.values(), key=len)
-        if len(agreed) <= self.members // 2:
-            if len(groups) == 1 or len(known) < self.members:
+        agreed = max(groups.values(), key=lambda group: len(group & self.voters))
+        if len(agreed & self.voters) <= len(self.voters) // 2:
+            if len(groups) == 1 or not self.voters <= known:
                 return None  # More may be heard.
             agreed = set()
         differing = frozenset(known - agreed)

@@ -24,7 +24,7 @@ class Lease:
     def __init__(self, membership: Membership, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
         self._membership = membership
-        self._answered: dict[PeerNode, float] = dict.fromkeys(membership.peers, NEVER)
+        self._answered: dict[PeerNode, float] = dict.fromkeys(membership.voters, NEVER)
         self._sent: deque[tuple[int, float]] = deque()
         self._sent_at: dict[int, float] = {}
         self._given_up = False
@@ -37,6 +37,11 @@ class Lease:
         self._answered = dict.fromkeys(self._answered, NEVER)
         self._sent.clear()
         self._sent_at.clear()
+
+    def follow(self) -> None:
+        """The voters are others now: the answers of those that stay count on."""
+        before = self._answered
+        self._answered = {node: before.get(node, NEVER) for node in self._membership.voters}
 
     def give_up(self) -> None:
         """Take no lease any more in this leadership: another node was asked to stand."""
@@ -53,15 +58,16 @@ class Lease:
         return self.round
 
     def answered(self, peer: PeerNode, round_number: int) -> None:
-        """`peer` acknowledged this round in the current term."""
-        sent_at = self._sent_at.get(round_number)
-        if sent_at is not None and sent_at > self._answered.get(peer, NEVER):
+        """`peer` acknowledged this round in the current term; a learner proves nothing."""
+        sent_at, before = self._sent_at.get(round_number), self._answered.get(peer)
+        if sent_at is not None and before is not None and sent_at > before:
             self._answered[peer] = sent_at
 
     def connection_ended(self, peer: PeerNode) -> None:
         """Count no answer of `peer` before it answers again: without a majority of connections
         there is no lease, though what was proven would last a little longer."""
-        self._answered[peer] = NEVER
+        if peer in self._answered:
+            self._answered[peer] = NEVER
 
     def led_at(self, now: float) -> float:
         """When the newest round was sent that a majority answered: by then no later leader had

@@ -220,6 +220,12 @@ SLICE_STEPS: Final = 64
 COMPACT_BYTES_PER_STEP: Final = 256 * KIB
 """Cost bound of one step of cleaning up, in the bytes that its parts count for: a millisecond."""
 
+# --- members -------------------------------------------------------------------------------------
+
+VOTERS_MAX: Final = 9
+"""Voters of one cluster: as many as a configuration file may name. More copies cost each commit
+more, and make a majority no safer than five do."""
+
 # --- scrub and repairs ---------------------------------------------------------------------------
 
 SCRUB_BYTES_PER_SECOND: Final = 4 * MIB

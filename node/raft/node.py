@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from node.journal.snapshots.store import BodyHold
     from node.journal.writer import GroupJob
-    from node.raft.config import Outcome
+    from node.raft.config import ChangeProgress, Outcome
+    from node.raft.configuration import Change, Configuration
     from node.raft.environment import RaftEnvironment
     from node.raft.equality import Mark
     from node.raft.room import Room
@@ -110,6 +111,45 @@ class RaftNode:
         core.begin_transfer(target, failed, yields=yields)
         self._wake()
 
+    def change_members(self, change: Change) -> Configuration:
+        """Begin a change of the members; return its first configuration, which is in the log. The
+        leader takes one step after the other from now on, and so does the next one: it has ended
+        where `configuration` wants no others and is committed. Raises `ChangeRefused`."""
+        self._core.enter()
+        return self._core.begin_change(change)
+
+    def undo_change(self) -> Configuration:
+        """Give the change under way up: the voters stay as they are by now, and learners go. Return
+        that configuration. Raises `ChangeRefused`."""
+        self._core.enter()
+        return self._core.undo_change()
+
+    def move_member(
+        self, name: str, address: tuple[str, int], client: str, http: str
+    ) -> Configuration:
+        """Give a voter other addresses; return that configuration. Raises `ChangeRefused`."""
+        self._core.enter()
+        return self._core.move_member(name, address, client, http)
+
+    def change_progress(self) -> ChangeProgress | None:
+        """The change under way, as this node sees it; None where there is none."""
+        return self._core.change_progress()
+
+    @property
+    def configuration(self) -> Configuration:
+        """The newest configuration of the log, committed or not; number 0: the log has none."""
+        return self._core.configurations.newest
+
+    @property
+    def configuration_committed(self) -> bool:
+        """Whether that configuration stays."""
+        return self._core.members_committed
+
+    @property
+    def removed(self) -> bool:
+        """Whether this node has learned that it is a member no more, for good."""
+        return self._core.removed
+
     @property
     def transferring(self) -> bool:
         """Whether this leader is handing over."""
@@ -118,7 +158,7 @@ class RaftNode:
     def successor(self) -> str | None:
         """The member that could take over soonest; None while there is none, or no leader here."""
         return (
-            best_target(self._core.replication.peers, self.last_index) if self.is_leader else None
+            best_target(self._core.voters_progress(), self.last_index) if self.is_leader else None
         )
 
     def turn(self) -> float:
@@ -170,7 +210,7 @@ class RaftNode:
             raise core.failure
         # Alone, the next turn commits what this one made durable; a sync off the event loop asks
         # for that turn itself.
-        again = appended and not self._config.peers and not log.dirty
+        again = appended and core.membership.alone and not log.dirty
         return self._end_turn(again=again)
 
     def _move_on(self) -> None:
@@ -189,6 +229,8 @@ class RaftNode:
             self._announce()
         else:
             core.append_submitted()
+        if core.changes_due:
+            core.advance_change()
         core.replicate()
         if core.sync_began_at is not None:
             core.leave_hanging_disk()
@@ -234,7 +276,7 @@ class RaftNode:
         slow = self._syncs_off_loop = log.recent_sync_seconds > self._sync_seconds_bound
         self._sync_seconds_bound = limits.FAST_SYNC_SECONDS if slow else limits.SLOW_SYNC_SECONDS
         # Alone, there is no peer whose answer comes after the sync.
-        log.defers_vote_sync = slow and bool(self._config.peers)
+        log.defers_vote_sync = slow and not self._core.membership.alone
 
     def _sync(self) -> None:
         """Make everything gathered durable, then let go what stands on it.
@@ -447,7 +489,7 @@ class RaftNode:
         now = self._clock()
         found = {
             node.id: core.room_of(node, progress, now)
-            for node, progress in core.replication.peers.items()
+            for node, progress in core.voters_progress().items()
         }
         return {name: room for name, room in found.items() if room is not None}
 
@@ -475,6 +517,7 @@ class RaftNode:
                     equal_index=core.equality.of(node.id).equal_index,
                     differs_index=core.equality.of(node.id).differs_index,
                     whole_index=core.equality.of(node.id).whole_index,
+                    learner=node not in core.match_index,
                 )
             )
         return RaftStatus(

@@ -190,7 +190,7 @@ class Rebuilding(CommitPath):
         now = self.clock()
         if now < self._left_at + self.config.max_timeout_seconds:
             return
-        target = best_target(self.replication.peers, self.log.last_index)
+        target = best_target(self.voters_progress(), self.log.last_index)
         if target is None:
             return
         self._left_at = now

@@ -18,7 +18,7 @@ from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from node.journal.journal import Journal
     from node.peers.message import Message
@@ -58,17 +58,17 @@ def check_members(name: str, others: Iterable[str]) -> None:
     )
 
 
-def begin(config: RaftConfig, rng: random.Random) -> Rejoin:
-    """The way back of the node that `config` describes. Raises `RecoverRefused`."""
-    check_members(config.name, config.peers)
-    return Rejoin(config.peers, rng)
+def begin(name: str, others: Collection[str], rng: random.Random) -> Rejoin:
+    """The way back of a node, beside these other voters. Raises `RecoverRefused`."""
+    check_members(name, others)
+    return Rejoin(others, rng)
 
 
 def at_start(config: RaftConfig, journal: Journal, rng: random.Random) -> Rejoin | None:
     """Why a member that starts with this journal has no voice yet; None: it votes and counts.
     Raises `RecoverRefused`."""
     if journal.recovering:
-        return begin(config, rng)
+        return begin(config.name, config.peers, rng)
     papers = journal.passport
     if papers is None or (papers.begun and not papers.copied):
         return None
@@ -89,6 +89,16 @@ class Rejoin:
         self._told = ""
         self.floor: int | None = None
         """The highest term that anything forgotten can be of; None while not everybody answered."""
+
+    def follow(self, others: Iterable[str]) -> None:
+        """These are the other voters, by what has come of the log: where they are not those that
+        were asked, all of it begins again."""
+        found = frozenset(others)
+        if found != self._others:
+            self._others = found
+            self.floor = None
+            self._recovering_before.clear()
+            self._ask_again()
 
     def asks(self, peer: str, leads: Leads | None, now: float) -> bool:
         """Whether to ask `peer` now: for its term, or, where it leads in no later one, to hand
@@ -124,11 +134,14 @@ class Rejoin:
             self.floor = max(self._reports.values())
             return True
         self._recovering_before |= self._recovering
+        self._ask_again()
+        return False
+
+    def _ask_again(self) -> None:
         self._recovering.clear()
         self._reports.clear()
         self._asked_at.clear()
         self._number = self._rng.getrandbits(NUMBER_BITS)
-        return False
 
     def waits_for(self, leads: Leads | None) -> str:
         """Describe what has to happen next."""
@@ -181,14 +194,22 @@ class Waiting(Rejoin):
             logger.info("event=waiting waits_for=%s", self.why)
 
     def explain(
-        self, *, said_empty: list[str], away: list[str], recovering: list[str], copied: bool
+        self,
+        *,
+        said_empty: list[str],
+        away: list[str],
+        recovering: list[str],
+        copied: bool,
+        joins: bool,
     ) -> None:
         """Say what is missing, by the states of the others."""
         missing = f"; not reached: {', '.join(away)}" if away else ""
         empty = f"; empty too: {', '.join(said_empty)}" if said_empty else ""
         if recovering:
             empty += f"; without a journal of their own: {', '.join(recovering)}, and {GONE}"
-        if copied:
+        if joins and not copied:
+            self.why = f"a leader that has it as a learner: `fifo member add`{missing}"
+        elif copied:
             self.why = (
                 "a member that has its journal: this folder is a copy of another one, and recovers "
                 f"then; `fifo cluster adopt` makes it the journal itself{missing}{empty}"

@@ -116,6 +116,20 @@ class Replication:
     def _make_reader(self) -> LogReader:
         return LogReader(self._log, self._worker, self._wake, last=lambda: self._log.last_index)
 
+    def follow(self, peers: Iterable[PeerNode]) -> None:
+        """These are the peers from now on; nothing is known of one that was none before."""
+        before = self.peers
+        ordered = sorted(peers, key=lambda node: node.id)
+        self.peers = {node: before.get(node) or self._unknown() for node in ordered}
+        for node in before.keys() - self.peers.keys():
+            self._end(before[node])
+        self.level_at = 0
+
+    def _unknown(self) -> PeerProgress:
+        progress = PeerProgress(2, self._make_reader())
+        progress.probe(self._log.last_index + 1, self._sent_round + 1)
+        return progress
+
     def begin(self, last_round: int) -> None:
         """A new leadership: nothing is known of anyone, every peer is probed."""
         self.level_at = 0
@@ -130,9 +144,12 @@ class Replication:
     def end(self) -> None:
         """This node leads no more: nothing is read, and no snapshot held, for a peer."""
         for progress in self.peers.values():
-            self._end_sending(progress)
-            self._end_replacing(progress)
-            progress.reader.stop()
+            self._end(progress)
+
+    def _end(self, progress: PeerProgress) -> None:
+        self._end_sending(progress)
+        self._end_replacing(progress)
+        progress.reader.stop()
 
     def connected(self, node: PeerNode, last_round: int) -> None:
         """A new connection: what was in flight on the old one may be lost."""

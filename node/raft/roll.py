@@ -50,6 +50,10 @@ class Notice(enum.IntEnum):
     """Its journal is known by no member that is here."""
     TWICE = 5
     """Another process of this member is connected (`node/peers/transport.py`)."""
+    JOINED = 6
+    """The newest configuration has its journal, as that of a learner: it may begin."""
+    REMOVED = 7
+    """Its journal is that of a member that was removed, for good."""
 
 
 class Standing(enum.Enum):
@@ -58,6 +62,8 @@ class Standing(enum.Enum):
     COUNTED = "counted"
     SERVED = "served"
     """Brought up to date, while its word counts for nothing."""
+    GUEST = "guest"
+    """No member by the newest configuration here: it may know a newer one, and lead."""
     BARRED = "barred"
 
 
@@ -129,7 +135,7 @@ class Roll:
     def __init__(self, others: Mapping[str, Known], memory: bytes, *, count: int) -> None:
         """`memory`: what `packed` gave before; `count`: how many members the group has."""
         self.others = dict(others)
-        self._count = count
+        self.count = count
         self._acknowledged: dict[str, tuple[bytes, int, int]] = {}
         if memory:
             for name, journal, term, index in msgpack.unpackb(memory):
@@ -152,6 +158,16 @@ class Roll:
         before = self._acknowledged.get(name)
         if before is None or before[0] != journal or before[1:] < (term, index):
             self._acknowledged[name] = (journal, term, index)
+
+    def named(self, name: str, journal: bytes) -> bool:
+        """A configuration names this journal of a member. True where that is news: where it is
+        neither the one that is known nor one that the member had before."""
+        known = self.known(name)
+        if not journal or journal == known.journal or journal in known.former:
+            return False
+        former = _former(known.former, (known.journal,)) if known.journal else known.former
+        self.others[name] = Known(journal, former=former)
+        return True
 
     def first_seen(self, said: Said) -> Known:
         """Knowledge of a member of a cluster that begins: its own words."""
@@ -180,7 +196,7 @@ class Roll:
     def _judge_empty(self, known: Known, said: Said, own: State) -> Judgement:
         if own is State.BEGUN:
             return Judgement(Standing.SERVED, known)  # It will begin too.
-        if self._count < limits.RECOVER_MEMBERS_MIN:
+        if self.count < limits.RECOVER_MEMBERS_MIN:
             return Judgement(
                 Standing.SERVED, _seen(known, said), Notice.ADMITTED, "the other member is whole"
             )

@@ -16,6 +16,7 @@ from tests.support import raft_probe
 
 if TYPE_CHECKING:
     from node.journal.journal import Journal
+    from node.raft.configuration import Configuration
     from tests.support.raft_world import SimNode, World
 
 ALONE_SECONDS = 0.75
@@ -42,6 +43,10 @@ class Checks:
         self._leading: set[str] = set()
         self._heard: dict[tuple[str, int, int], float] = {}
         self._copied = (0, 0)
+        self._voters: tuple[str, ...] = ()
+        """Of the configuration by which `committed_index` was committed."""
+        self.configurations: dict[int, Configuration] = {}
+        """Those that were committed, by number."""
         self._copies: dict[str, bool] = {}
         self.disks = True
         self.alone = True
@@ -174,7 +179,8 @@ class Checks:
                 node.node.lease_until() - node.config.lease_seconds - node.offset
             ) / node.rate
             for term, elected_at in self._elected_at.items():
-                if term > node.node.term and proven_at > elected_at and node.config.peers:
+                alone = raft_probe.core(node.node).membership.alone
+                if term > node.node.term and proven_at > elected_at and not alone:
                     self.fail(f"{node.name} proves a lease after the election of term {term}")
         if len(holders) > 1:
             self._world.happened("leases overlapped")
@@ -226,6 +232,7 @@ class Checks:
         self._leader_of[node.node.term] = key
         self._elected_at[node.node.term] = self._world.now
         self._check_votes(node)
+        self._check_membership(node)
         assert node.journal is not None
         journal = node.journal
         for index, (term, _) in self.entries.items():
@@ -237,9 +244,31 @@ class Checks:
     def _check_votes(self, node: SimNode) -> None:
         """Check that a leader has the votes of a majority, each counted once (b28)."""
         term = node.node.term
-        votes = [self._vote_of.get((name, term)) for name in self._world.nodes]
+        voters = node.node.configuration.voters
+        votes = [self._vote_of.get((voter.name, term)) for voter in voters]
         if votes.count(node.name) <= len(votes) // 2:
             self.fail(f"{node.name} leads term {term} with the votes {votes}")
+
+    def _check_membership(self, node: SimNode) -> None:
+        """Check that a new leader is a voter, was not removed, and knows each configuration that
+        was committed before."""
+        known = node.node.configuration
+        if node.name not in [voter.name for voter in known.voters]:
+            self.fail(f"{node.name} leads, and is no voter of {known}")
+        newest = max(self.configurations, default=0)
+        if known.number < newest:
+            self.fail(f"{node.name} leads by configuration {known.number}, after {newest}")
+        assert node.journal is not None
+        papers = node.journal.passport
+        gone = newest and self.configurations[newest].was_removed
+        if papers is not None and gone and gone(papers.journal):
+            self.fail(f"{node.name} leads, and was removed")
+
+    def _check_configuration(self, node: SimNode, commit: int) -> None:
+        """Check that of each number one configuration is committed, and no other one anywhere."""
+        found = raft_probe.core(node.node).configurations.at(commit)
+        if found.number and self.configurations.setdefault(found.number, found) != found:
+            self.fail(f"{node.name} has another configuration {found.number} than was committed")
 
     def _check_waiting(self, node: SimNode, applied_index: int) -> None:
         """Check that no caller waits for an entry applied here, or got with a snapshot (b22)."""
@@ -254,7 +283,7 @@ class Checks:
         """Remember when a majority last answered a leader."""
         key = (node.name, node.incarnation, node.node.term)
         answers = sorted(raft_probe.core(node.node).last_response.values(), reverse=True)
-        others = len(self._world.nodes) // 2
+        others = raft_probe.core(node.node).membership.peers_needed
         answered = answers[others - 1] if others else inf
         self._heard[key] = max(self._heard.get(key, 0.0), answered)
 
@@ -271,6 +300,8 @@ class Checks:
         if commit > self.committed_index:
             self.committed_index = commit
             self._commit_term = journal.log.term_at(commit)
+            self._voters = tuple(voter.name for voter in node.node.configuration.voters)
+        self._check_configuration(node, commit)
 
     def _check_disks(self, touched: list[SimNode]) -> None:
         """The newest committed entry is on a majority of disks, not of page caches."""
@@ -279,8 +310,8 @@ class Checks:
         self._copied = newest
         for node in looked_at:
             self._copies[node.name] = self._has(node, self.committed_index)
-        copies = sum(self._copies.values())
-        if copies <= len(self._world.nodes) // 2:
+        copies = sum(self._copies.get(name, False) for name in self._voters)
+        if copies <= len(self._voters) // 2:
             self.fail(f"entry {self.committed_index} is committed with {copies} durable copies")
 
     def _has(self, node: SimNode, index: int) -> bool:
@@ -303,7 +334,7 @@ class Checks:
 
     def at_rest(self) -> None:
         """After healing: acknowledged is everywhere once, refused is nowhere, each had one end."""
-        nodes = [node for node in self._world.nodes.values() if node.alive]
+        nodes = [node for node in self._world.members() if node.alive]
         first = nodes[0].applied
         for node in nodes[1:]:
             if node.applied != first:

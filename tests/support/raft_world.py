@@ -15,6 +15,7 @@ import heapq
 import random
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from node.journal import passport
@@ -36,7 +37,7 @@ from tests.support.raft_checks import Checks
 from tests.support.raft_state import SimState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from node.peers.transport import Receiver
 
@@ -86,6 +87,12 @@ class SimTransport:
         self._owner = owner
         self._name = owner.name
         self.epochs: dict[str, int] = {}
+        self.followed: Mapping[str, tuple[str, int]] = owner.config.peers
+
+    def follow(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        """Connections to others end a little later, unless these want them."""
+        self.followed = dict(addresses)
+        self._network.look_at_links(self._name)
 
     def attach(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -186,6 +193,26 @@ class Network:
             for second in names[place + 1 :]:
                 self.reconnect(first, second, 0.0)
 
+    def wanted(self, first: str, second: str) -> bool:
+        """Whether one of the two dials the other."""
+        ends = ((first, second), (second, first))
+        transports = ((self._world.nodes[name].transport, other) for name, other in ends)
+        return any(one is not None and other in one.followed for one, other in transports)
+
+    def look_at_links(self, name: str) -> None:
+        """A node follows others than before: dial them, and let go of the rest."""
+        for other in self._world.nodes:
+            if other == name:
+                continue
+            if self.wanted(name, other):
+                self.reconnect(name, other, 0.01)
+            elif self.connected(name, other):
+                self._world.after(0.05, partial(self._let_go, name, other))
+
+    def _let_go(self, first: str, second: str) -> None:
+        if self.connected(first, second) and not self.wanted(first, second):
+            self.break_link(first, second)
+
     def reconnect(self, first: str, second: str, delay: float = RECONNECT_SECONDS) -> None:
         """Dial after `delay`, and again until it works."""
         pair = frozenset((first, second))
@@ -199,6 +226,8 @@ class Network:
         ends = [self._world.nodes[first], self._world.nodes[second]]
         if not all(end.alive for end in ends):
             return  # A start dials anew.
+        if not self.wanted(first, second):
+            return
         if self.connected(first, second):
             return
         if self.is_cut(first, second) or any(end.paused for end in ends):
@@ -454,7 +483,8 @@ class SimNode:
     def _keeper(self) -> Keeper:
         """Draws ids that no other process of this world has."""
         entropy = random.Random(f"{self._world.seed} {self.name} {self.incarnation}")
-        return Keeper(entropy.randbytes, lambda: f"20260101T{self.incarnation:06d}Z")
+        stamp = f"20260101T{self.incarnation:06d}Z"
+        return Keeper(entropy.randbytes, lambda: stamp, begins=not self.config.peers)
 
     @property
     def recovering(self) -> bool:
@@ -668,12 +698,44 @@ class World:
                 cluster_id=CLUSTER,
                 **settings,
             )
-            node = SimNode(self, name, config)
-            node.node_class = node_class
-            if drifting:
-                node.rate = self.rng.uniform(0.98, 1.02)
-                node.offset = self.rng.uniform(0, 1e5)
-            self.nodes[name] = node
+            self._add(name, config, node_class, drifting=drifting)
+        self._make = partial(self._join, settings, node_class, drifting=drifting)
+
+    def _add(
+        self, name: str, config: RaftConfig, node_class: type[RaftNode], *, drifting: bool
+    ) -> SimNode:
+        node = SimNode(self, name, config)
+        node.node_class = node_class
+        if drifting:
+            node.rate = self.rng.uniform(0.98, 1.02)
+            node.offset = self.rng.uniform(0, 1e5)
+        self.nodes[name] = node
+        return node
+
+    def join(self, name: str, peers: Iterable[str]) -> SimNode:
+        """A machine that is new: its operator points it at some of the members, and starts it."""
+        return self._make(name, peers)
+
+    def _join(
+        self,
+        settings: dict[str, Any],
+        node_class: type[RaftNode],
+        name: str,
+        peers: Iterable[str],
+        *,
+        drifting: bool,
+    ) -> SimNode:
+        config = RaftConfig(
+            name=name,
+            peers=dict.fromkeys(peers, ("127.0.0.1", 1)),
+            bind=("127.0.0.1", 1),
+            cluster_id=CLUSTER,
+            joins=True,
+            **settings,
+        )
+        node = self._add(name, config, node_class, drifting=drifting)
+        node.start()
+        return node
 
     # --- time ---
 
@@ -782,11 +844,17 @@ class World:
         assert all(s.outcomes[0][0] is Outcome.COMMITTED for s in found)
         return found
 
+    def members(self) -> list[SimNode]:
+        """The members by the newest leader, learners among them; all where none leads."""
+        if not self.leaders:
+            return list(self.nodes.values())
+        return [self.nodes[one.name] for one in self.leaders[0].node.configuration.members]
+
     def converged(self) -> bool:
         """Whether all nodes have applied all of one log."""
         ends = {
             (n.node.last_index, n.node.applied_index, n.node.commit_index)
-            for n in self.nodes.values()
+            for n in self.members()
             if n.alive
         }
         return len(ends) == 1 and len(set(next(iter(ends)))) == 1

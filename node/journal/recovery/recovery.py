@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from node.journal.snapshots.file import SnapshotFile
 
 
+_NOTED: Final = records.NOTED_BYTE[0]
+
+
 @dataclass(slots=True)
 class ReplayedLog:
     """The log and its state, once all records are replayed.
@@ -66,12 +69,19 @@ class ReplayedLog:
     cut_bytes: int = 0
     memory: bytes = b""
     """The note of the log's owner that came last beside a commit hint."""
+    noted: dict[int, bytes] = field(default_factory=dict)
+    """The commands that begin with `NOTED_BYTE`, by index."""
     catalog: Catalog = field(default_factory=Catalog)
 
     def below_base(self, position: int) -> bool:
         """Whether a snapshot stands for what lies there."""
         base = self.catalog.base
         return base is not None and position < base.end.log_position
+
+    def forget_noted(self, first: int) -> None:
+        """The entries from `first` on are no longer part of the log."""
+        for index in [index for index in self.noted if index >= first]:
+            del self.noted[index]
 
 
 class Recovery:
@@ -263,6 +273,7 @@ class Recovery:
             self._check_holds(found, base)
         elif base.end.log_position == self._segments.current.end:
             log.restart(meta.index + 1, meta.term)
+            found.forget_noted(meta.index + 1)
             self._segments.create(
                 first_index=meta.index + 1,
                 previous_term=meta.term,
@@ -364,6 +375,8 @@ def _apply(found: ReplayedLog, head: RecordHead, payload: memoryview, position: 
                     f"of term {log.last_term}"
                 )
             log.append(head.term, position, head.size)
+            if head.size and payload[0] == _NOTED:
+                found.noted[head.log_index] = bytes(payload)
         case records.GROUP:
             synced = records.decode_group(payload)
             if synced is None or synced > position:
@@ -377,6 +390,7 @@ def _apply(found: ReplayedLog, head: RecordHead, payload: memoryview, position: 
                 log.truncate_from(head.log_index)
             else:
                 return f"truncates from entry {head.log_index}, which the log does not have"
+            found.forget_noted(head.log_index)
         case records.HARD_STATE:
             if head.term < found.term:
                 return f"term {head.term} after term {found.term}"

@@ -43,6 +43,8 @@ class SnapshotMeta:
     state_bytes: int
     live_count: int
     digest: bytes
+    members: bytes = b""
+    """The members of the cluster then, in the words of the log's owner; empty: never changed."""
 
     @property
     def name(self) -> str:
@@ -110,7 +112,15 @@ class SnapshotFile:
         )
         layout = _Layout.read(reader, name)
         end = layout.end
-        meta = SnapshotMeta(index, term, previous_term, end.state_bytes, end.live_count, end.digest)
+        meta = SnapshotMeta(
+            index,
+            term,
+            previous_term,
+            end.state_bytes,
+            end.live_count,
+            end.digest,
+            layout.members,
+        )
         return cls(files, meta, next_number, seed, layout)
 
     def through(self, files: OpenFiles) -> SnapshotFile:
@@ -183,6 +193,7 @@ class _Layout:
         self.locations_at = array("Q")
         self.locations_bytes = array("I")
         self.size = 0
+        self.members = b""
         self.end: SnapshotEnd
 
     @classmethod
@@ -203,6 +214,8 @@ class _Layout:
                 layout.locations_at.append(offset)
                 layout.locations_bytes.append(len(payload))
                 live_count += len(payload) // LOCATION_BYTES
+            elif head.kind == records.MEMBERS and not layout.begun:
+                layout.members = bytes(payload)
             elif head.kind == records.SNAPSHOT_END:
                 found_end = SnapshotEnd.decode(payload)
             else:
@@ -220,6 +233,11 @@ class _Layout:
         layout.end = found_end
         layout.size = reader.offset
         return layout
+
+    @property
+    def begun(self) -> bool:
+        """Whether a record was there before this one."""
+        return bool(self.members or self.state_at or self.locations_at)
 
     def takes(self, head: RecordHead, state_bytes: int) -> bool:
         """Whether a piece can follow those before it, `state_bytes` together."""
@@ -242,6 +260,7 @@ class SnapshotBuilder:
         previous_term: int,
         next_number: int,
         what: str,
+        members: bytes = b"",
     ) -> None:
         header = identity.header(SNAPSHOT_MAGIC, next_number, index, term, previous_term)
         self.index, self.term, self._previous_term = index, term, previous_term
@@ -255,6 +274,9 @@ class SnapshotBuilder:
         self.state_bytes = 0
         self.live_count = 0
         self.file = RecordWriter(storage, snapshot_name(index, term), header, what)
+        if members:
+            self._layout.members = members
+            self.file.add(records.MEMBERS, 0, 0, members)
 
     def add_state(self, data: bytes) -> None:
         """The next bytes of the state; any number."""
@@ -329,5 +351,6 @@ class SnapshotBuilder:
             self.state_bytes,
             self.live_count,
             self.digest(),
+            self._layout.members,
         )
         return SnapshotFile(files, meta, self._next_number, self.file.seed, self._layout)

@@ -26,7 +26,7 @@ from node.raft.errors import RaftStopped
 from node.raft.pysyncobj import pin, seams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from node.journal.journal import Journal
     from node.journal.log import DurableLog
@@ -165,6 +165,18 @@ class Library(SyncObj, ABC):  # type: ignore[misc]  # pysyncobj ships no types
     def stock_receive(self, node: PeerNode, message: Message) -> None:
         """Hand a request for a vote, or a vote, to the library."""
         SyncObj._SyncObj__onMessageReceived(self, node, message)
+
+    def use_voters(self, voters: Collection[PeerNode], now: float) -> None:
+        """Have the library count these beside this member, and no others. One that was not counted
+        before has answered just now: it is given the time of a timeout to do so."""
+        self._SyncObj__otherNodes = set(voters)
+        for table in (self.next_index, self.match_index, self.last_response):
+            for node in table.keys() - voters:
+                del table[node]
+        for node in voters:
+            self.next_index.setdefault(node, self.log.last_index + 1)
+            self.match_index.setdefault(node, 0)
+            self.last_response.setdefault(node, now)
 
     def set_term(self, term: int, voted_for: str | None) -> None:
         """Adopt `term` and a vote in it; persisted by the journal."""

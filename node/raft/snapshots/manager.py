@@ -69,6 +69,11 @@ class SnapshotManager:
         """News for the caller of `step`: a snapshot was installed or, with `restoring` over,
         taken over by the owner. The caller sets it back to 0."""
 
+    def keep_members(self, members_at: Callable[[int], bytes]) -> None:
+        """Have each snapshot hold who the members were then."""
+        if self._taker is not None:
+            self._taker.members_at = members_at
+
     # --- start ---
 
     def restore_newest(self) -> int:

@@ -29,6 +29,7 @@ def offered(message: Message) -> SnapshotMeta:
         state_bytes=message["state_bytes"],
         live_count=message["live_count"],
         digest=message["digest"],
+        members=message["members"],
     )
 
 

@@ -158,6 +158,7 @@ class SnapshotSender:
             "state_bytes": meta.state_bytes,
             "live_count": meta.live_count,
             "digest": meta.digest,
+            "members": meta.members,
         }
 
     # --- reading ---

@@ -62,6 +62,8 @@ class SnapshotTaker:
         self._wanted_above: int | None = None
         self.index = 0
         """The snapshot in the making, 0 for none."""
+        self.members_at: Callable[[int], bytes] = lambda _: b""
+        """Who the members were at an entry, as a snapshot has it."""
 
     @property
     def idle(self) -> bool:
@@ -197,7 +199,9 @@ class SnapshotTaker:
             for indexes in view.live():
                 live.extend(indexes)
                 yield
-            writer = self._journal.begin_snapshot(index, self._log.term_at(index), live)
+            writer = self._journal.begin_snapshot(
+                index, self._log.term_at(index), live, members=self.members_at(index)
+            )
             with aborting(writer):
                 for chunk in view.chunks():
                     if chunk:

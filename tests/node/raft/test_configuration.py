@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
+import msgpack
 import pytest
 
+from node.peers.message import CONFIGURATION_BYTE
 from node.raft.configuration import (
     Change,
     ChangeRefused,
@@ -13,6 +15,7 @@ from node.raft.configuration import (
     ConfigurationDamaged,
     HandOver,
     Member,
+    Removed,
     Waits,
     begin,
     decode,
@@ -24,7 +27,11 @@ from node.raft.configuration import (
 
 
 def member(number: int) -> Member:
-    return Member(f"n{number}", ("10.0.0.1", 7000 + number), f"h:{number}", bytes([number]) * 16)
+    return at(f"n{number}", 7000 + number, bytes([number]) * 16)
+
+
+def at(name: str, port: int, journal: bytes) -> Member:
+    return Member(name, ("10.0.0.1", port), f"h:{name}", f"w:{name}", journal)
 
 
 def voters(count: int) -> Configuration:
@@ -119,9 +126,10 @@ def test_no_change_begins_amid_another_or_while_another_member_recovers() -> Non
         (Change(remove=("n9",)), "'n9' is no member; there are: n1, n2"),
         (Change(remove=("n1", "n2")), "no member would be left"),
         (Change((member(2),)), "is a member already"),
-        (Change((Member("n3", ("10.0.0.1", 7001), "h:3", b"x"),)), "is that of 'n1'"),
-        (Change((Member("n3", ("10.0.0.1", 7003), "h:3", b""),)), "no journal id"),
-        (Change((Member("n3", ("10.0.0.1", 7003), "h:3", bytes([1]) * 16),)), "is that of 'n1'"),
+        (Change(tuple(map(member, range(3, 11)))), "there would be 10 members, at most 9"),
+        (Change((at("n3", 7001, b"x"),)), "is that of 'n1'"),
+        (Change((at("n3", 7003, b""),)), "no journal id"),
+        (Change((at("n3", 7003, bytes([1]) * 16),)), "is that of 'n1'"),
     ],
 )
 def test_a_change_that_cannot_be_is_refused(change: Change, words: str) -> None:
@@ -156,14 +164,14 @@ def test_a_change_is_given_up_with_its_learners() -> None:
 
 
 def test_a_member_moves_to_an_address_of_its_own() -> None:
-    after = moved(voters(2), "n2", ("10.0.0.9", 7002), "h:9", ())
+    after = moved(voters(2), "n2", ("10.0.0.9", 7002), "h:9", "w:9", ())
     found = after.member("n2")
     assert found is not None
-    assert (found.address, found.journal) == (("10.0.0.9", 7002), member(2).journal)
+    assert found == Member("n2", ("10.0.0.9", 7002), "h:9", "w:9", member(2).journal)
     with pytest.raises(ChangeRefused, match="is that of 'n1'"):
-        moved(voters(2), "n2", ("10.0.0.1", 7001), "h:9", ())
+        moved(voters(2), "n2", ("10.0.0.1", 7001), "h:9", "w:9", ())
     with pytest.raises(ChangeRefused, match="n1 is recovering"):
-        moved(voters(2), "n2", ("10.0.0.9", 7002), "h:9", ("n1",))
+        moved(voters(2), "n2", ("10.0.0.9", 7002), "h:9", "w:9", ("n1",))
 
 
 def test_a_configuration_is_read_as_it_was_written_and_damage_is_refused() -> None:
@@ -173,3 +181,28 @@ def test_a_configuration_is_read_as_it_was_written_and_damage_is_refused() -> No
         for size in range(len(entry)):
             with pytest.raises(ConfigurationDamaged):
                 decode(entry[:size])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [1, 0, [], [], [], []],
+        [1, True, [], [], [], []],
+        [1, "1", [], [], [], []],
+        [2, 1, [], [], [], []],
+        [1, 1, [["n1", "h", "7000", "c", "w", b""]], [], [], []],
+        [1, 1, [["n1", "h", True, "c", "w", b""]], [], [], []],
+        [1, 1, [], [], [["n1", "j"]], []],
+        [1, 1, [], [], [], [1]],
+        [1, 1, [], [], []],
+    ],
+)
+def test_fields_that_no_node_writes_are_no_configuration(fields: list[object]) -> None:
+    with pytest.raises(ConfigurationDamaged):
+        decode(CONFIGURATION_BYTE + msgpack.packb(fields))
+
+
+def test_an_unseen_journal_counts_for_no_one() -> None:
+    unseen = Configuration(1, (Member("n1", ("h", 1), "c", "w", b""),), (), (Removed("n2", b""),))
+    assert not unseen.counts("n1", b"")
+    assert not unseen.was_removed(b"")

@@ -213,7 +213,7 @@ def comparisons(one: Equality, *marks: tuple[str, int]) -> list[Comparison | Non
 
 
 def test_of_five_members_three_are_believed() -> None:
-    one = Equality("n1", 5)
+    one = Equality("n1", frozenset({"n1", "n2", "n3", "n4", "n5"}))
     found = comparisons(one, ("n2", WRONG), ("n3", WRONG), ("n4", RIGHT), ("n5", RIGHT))
     assert found[:4] == [None, None, None, None], "more may be heard"
     agreed, others = frozenset({"n1", "n4", "n5"}), frozenset({"n2", "n3"})
@@ -221,14 +221,14 @@ def test_of_five_members_three_are_believed() -> None:
 
 
 def test_of_two_members_that_differ_none_is_believed() -> None:
-    one = Equality("n1", 2)
+    one = Equality("n1", frozenset({"n1", "n2"}))
     assert comparisons(one, ("n2", WRONG))[1] == Comparison(
         1_024, frozenset(), frozenset({"n1", "n2"})
     )
 
 
 def test_a_bounded_number_of_marks_is_kept() -> None:
-    one = Equality("n1", 3)
+    one = Equality("n1", frozenset({"n1", "n2", "n3"}))
     for at in range(1, 3 * limits.MARKS_KEPT):
         one.note(Mark(at * limits.MARK_ENTRIES, 1, at))
     sent = list(one.unsent("n2", 5))
