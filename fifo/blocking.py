@@ -761,6 +761,7 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     status = _blocking(BaseClient.status)
     transfer_leadership = _blocking(BaseClient.transfer_leadership)
     finish_upgrade = _blocking(BaseClient.finish_upgrade)
+    change_members = _blocking(BaseClient.change_members)
 
     # Publishing.
     publish = _blocking(BaseClient.publish)

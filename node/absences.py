@@ -7,7 +7,7 @@ the time is needed for, nor Raft beyond its leader and a transfer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Final
 
 SLOT_MS: Final = 1_000
@@ -21,7 +21,7 @@ HAND_OVER_REST_SECONDS: Final = 30.0
 class Absences:
     """The moments of one of these members."""
 
-    def __init__(self, members: Sequence[str], name: str) -> None:
+    def __init__(self, members: Collection[str], name: str) -> None:
         names = sorted(members)
         self._alone = len(names) == 1
         self._slots = 2 * len(names)

@@ -187,7 +187,8 @@ class ClusterConfig:
     """A validated configuration. ``path`` is the file it came from, None when made in memory.
 
     Without ``users`` every client on this machine may do everything, and no other can connect, but
-    for ``users_in_log``: the cluster's users are in its log, whatever this file says.
+    for ``users_in_log``: the cluster's users are in its log, whatever this file says. ``join``:
+    peer addresses at which a node that is no member by this file asks who the members are.
     """
 
     name: str
@@ -201,6 +202,7 @@ class ClusterConfig:
     users_in_log: bool = False
     balancers: tuple[Network, ...] = ()
     upgrade_automatic: bool = False
+    join: tuple[Address, ...] = ()
     jwt: JwtSettings | None = None
     path: Path | None = None
     secret_file: Path | None = None
@@ -306,11 +308,13 @@ def examine(path: Path) -> tuple[ClusterConfig | None, list[ConfigError]]:
         users_in_log=cluster.users_in_log,
         balancers=cluster.balancers,
         upgrade_automatic=cluster.upgrade_automatic,
+        join=cluster.join,
         jwt=jwt,
         path=path,
         secret_file=cluster.secret_file,
     )
     part(lambda: _check_members(config, label))
+    part(lambda: check_join(config))
     part(lambda: _check_exposure(config, label))
     return (None if problems else config), problems
 
@@ -321,6 +325,7 @@ class _ClusterKeys(NamedTuple):
     users_in_log: bool
     balancers: tuple[Network, ...]
     upgrade_automatic: bool
+    join: tuple[Address, ...]
 
 
 def _cluster_keys(top: Table, folder: Path) -> _ClusterKeys:
@@ -334,9 +339,17 @@ def _cluster_keys(top: Table, folder: Path) -> _ClusterKeys:
     upgrade = cluster.optional_text("upgrade")
     if upgrade not in (None, AUTOMATIC):
         raise cluster.error("upgrade", f'{upgrade!r}: must be "{AUTOMATIC}", or left out')
+    join = tuple(_join(cluster, text) for text in cluster.texts("join", NODES_MAX, 300))
     cluster.finish()
     secret_path = None if secret_file is None else folder / secret_file
-    return _ClusterKeys(name, secret_path, users == IN_LOG, balancers, upgrade == AUTOMATIC)
+    return _ClusterKeys(name, secret_path, users == IN_LOG, balancers, upgrade == AUTOMATIC, join)
+
+
+def _join(table: Table, text: str) -> Address:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise table.error("join", str(error)) from None
 
 
 def _networks(table: Table, key: str) -> tuple[Network, ...]:
@@ -385,6 +398,8 @@ def to_toml(config: ClusterConfig) -> str:
         lines.append(f"balancers = [{', '.join(quoted(str(one)) for one in config.balancers)}]")
     if config.upgrade_automatic:
         lines.append(f"upgrade = {quoted(AUTOMATIC)}")
+    if config.join:
+        lines.append(f"join = [{', '.join(quoted(str(one)) for one in config.join)}]")
     for node in config.nodes:
         lines += [
             "",
@@ -512,6 +527,15 @@ def _check_members(config: ClusterConfig, label: str) -> None:
     _refuse_repeat(
         ((str(node.data_dir.resolve()), f"{number} data_dir") for number, node in nodes), label
     )
+
+
+def check_join(config: ClusterConfig) -> None:
+    """Raise ConfigError where a node that joins lists others than itself: the log has them."""
+    if config.join and len(config.nodes) > 1:
+        raise ConfigError(
+            f"{label_of(config.path)}: [cluster] join: a node that joins lists itself alone, and "
+            f"there are {len(config.nodes)} [[node]] sections: remove the others, or leave out join"
+        )
 
 
 def _check_exposure(config: ClusterConfig, label: str) -> None:

@@ -40,6 +40,7 @@ from node.broker.connections.listener import (
     show_certificate,
 )
 from node.broker.connections.tickets import Tickets
+from node.broker.members import Members
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.certificates import CertificateUnreadable
@@ -49,6 +50,7 @@ from node.identity import JwtSettings
 from node.journal import notebook
 from node.peers.tls import CertificateUnusable
 from node.raft import (
+    Configuration,
     Journal,
     JournalLimits,
     Keeper,
@@ -70,6 +72,7 @@ from node.raft import (
     boot_clock,
     check_members,
 )
+from node.roster import Roster
 from node.table import ConfigError
 
 if TYPE_CHECKING:
@@ -153,16 +156,20 @@ class Node:
         http: HttpFactory | None = None,
         recover: bool = False,
         asks_first: bool = False,
+        joins: bool = False,
         collector: Collector | None = None,
     ) -> None:
         """`http` makes the http port (`node.http.server.HttpServer`); None: the node has none.
         With `recover`, a damaged or missing journal is rebuilt from the other members. With
-        `asks_first`, a node alone begins nothing in an empty folder unless it was initialized.
+        `asks_first`, a node alone begins nothing in an empty folder unless it was initialized. With
+        `joins`, it is no member by its configuration: it waits until the log has it as one.
         `collector` is the process's garbage collector, called between turns; None: Python's own."""
         self.config = config
         self.me = config.node(name)
         self.collector = collector
-        self._absences = Absences([node.name for node in config.nodes], name)
+        self.roster = Roster(config.nodes)
+        self._joins = joins
+        self._absences = Absences(self.roster.names, name)
         self._env = Environment() if environment is None else environment
         self._recover = recover
         self._asks_first = asks_first
@@ -174,6 +181,7 @@ class Node:
         self._stopping = False
         self._audit: AuditLog | None = None
         self._notebook: Worker | None = None
+        self._members: Members
         self._storage: Storage
         self._stopped: asyncio.Future[None]
         self._ended: str | None = None
@@ -216,7 +224,7 @@ class Node:
             Identity(
                 node=self.me.name,
                 cluster_id=config.cluster_id,
-                nodes=tuple((node.name, str(node.client)) for node in config.nodes),
+                roster=self.roster,
                 limits=(
                     ("body_bytes", limited.body_bytes),
                     ("prefetch", limited.prefetch),
@@ -272,7 +280,8 @@ class Node:
             self._audit = AuditLog(files, self._env.worker("audit"))
             self.broker.keep_audit(self._audit, files.open())
         self._last_index_at_start = self._raft.status().last_index
-        self.broker.attach(self._raft, self._make_upgrade())
+        members = self._make_members(self._raft)
+        self.broker.attach(self._raft, self._make_upgrade(), members)
         await self._raft.start()
         self.broker.follow_users()
         self._listener = self._env.listener(context, self._accept, self.config.balancers)
@@ -286,27 +295,54 @@ class Node:
         """Go on with what this node remembers of what the members can speak."""
         port, storage = self._peer_port, self._storage
         assert port is not None, "Raft is open"
-        members = [node.name for node in self.config.nodes]
-        worker = self._env.worker("notebook")
-        self._notebook = worker
-
-        def failed(error: BaseException | None) -> None:
-            if error is not None:
-                logger.warning("event=notebook_not_written error=%s", error)
-
-        def changed() -> None:
-            notes = {upgrade.NOTES: upgrade.noted(port.versions.known)}
-            worker.run(partial(notebook.write, storage, notes), failed)
-
-        remembered = upgrade.remembered(notebook.read(storage), members)
-        port.versions.begin(upgrade.own(), upgrade.SILENT, remembered, changed)
+        self._notebook = self._env.worker("notebook")
+        remembered = upgrade.remembered(notebook.read(storage), self.roster.names)
+        port.versions.begin(upgrade.own(), upgrade.SILENT, remembered, self._note)
         return upgrade.Upgrade(
             self.me.name,
-            members,
+            lambda: self.roster.names,
             port.versions,
             use_protocol=port.use_protocol,
             automatic=self.config.upgrade_automatic,
         )
+
+    def _note(self) -> None:
+        """Note what this node knows of the others."""
+        port, worker = self._peer_port, self._notebook
+        if port is None or worker is None:
+            return
+        notes = {upgrade.NOTES: upgrade.noted(port.versions.known), **self._members.notes()}
+
+        def ended(error: BaseException | None) -> None:
+            if error is not None:
+                logger.warning("event=notebook_not_written error=%s", error)
+
+        worker.run(partial(notebook.write, self._storage, notes), ended)
+
+    def _make_members(self, raft: RaftNode) -> Members:
+        """Go by the newest configuration of the log, or by the file where it has none."""
+        port = self._peer_port
+        assert port is not None, "Raft is open"
+        machine = self.broker.host
+        self._members = Members(
+            self.me, self.roster, raft, port.guests.waiting, lambda: machine.machine.version
+        )
+        if not self._joins:
+            self._members.compare_with_file()
+        port.answer = self._members.answer
+        if self._joins:
+            port.about = self._members.about()
+        self._take_members(raft.configuration)
+        return self._members
+
+    def _on_configuration(self, configuration: Configuration) -> None:
+        """The log has another configuration: looked at behind what it is in the midst of."""
+        asyncio.get_running_loop().call_soon(self._take_members, configuration)
+
+    def _take_members(self, configuration: Configuration) -> None:
+        self._members.take(configuration)
+        self._absences = Absences({*self.roster.names, self.me.name}, self.me.name)
+        self._note()
 
     def _open_raft(self, config: RaftConfig) -> RaftNode:
         env = self._env
@@ -357,6 +393,7 @@ class Node:
             before_sync=self.broker.carry_out,
             wake=self._turns.ask,
             on_role=self._on_role,
+            on_configuration=self._on_configuration,
             source=self.broker.host,
             workers=RaftWorkers(
                 syncs=env.worker("syncs"),
@@ -450,21 +487,19 @@ class Node:
 
     def _raft_config(self) -> RaftConfig:
         config = self.config
-        return RaftConfig(
-            name=self.me.name,
+        return replace(
+            identity_of(config, self.me.name),
             peers={
                 node.name: (node.peer.host, node.peer.port) for node in config.peers(self.me.name)
             },
-            bind=(self.me.peer.host, self.me.peer.port),
-            cluster_id=config.cluster_id,
-            secret=config.secret,
-            tls=_peer_tls(config, self.me.name),
             heartbeat_seconds=config.raft.heartbeat_ms / 1000,
             min_timeout_seconds=config.raft.election_min_ms / 1000,
             max_timeout_seconds=config.raft.election_max_ms / 1000,
             connection_seconds=config.raft.connection_timeout_ms / 1000,
             snapshot_bytes=config.raft.snapshot_bytes,
             disk_low_bytes=config.limits.disk_low_bytes,
+            joins=self._joins,
+            clients={node.name: (str(node.client), str(node.http)) for node in config.nodes},
         )
 
     def _accept(self) -> Connection:
@@ -652,7 +687,7 @@ class Node:
     def leader(self) -> NodeConfig | None:
         """The leader as last heard of; None if none is known."""
         name = None if self._raft is None else self._raft.leader
-        return None if name is None else self.config.node(name)
+        return None if name is None else self.roster.find(name)
 
     def shows_totals(self) -> bool:
         """Whether the totals of this node's state are not below those that it showed before it was
@@ -690,6 +725,24 @@ def not_ready(raft: RaftNode) -> str | None:
 
 
 __all__ = ["Node", "NodeStopped", "RaftError"]
+
+
+def identity_of(config: ClusterConfig, name: str) -> RaftConfig:
+    """The part of a node's configuration of the log that proves who it is, without its peers."""
+    me = config.node(name)
+    return RaftConfig(
+        name=name,
+        peers={},
+        bind=(me.peer.host, me.peer.port),
+        cluster_id=config.cluster_id,
+        secret=config.secret,
+        tls=_peer_tls(config, name),
+    )
+
+
+def peer_port_of(config: ClusterConfig, name: str) -> TcpTransport:
+    """A peer port that asks with the identity of a node, and is not started."""
+    return tcp(identity_of(config, name), random.Random())
 
 
 def _peer_tls(config: ClusterConfig, name: str) -> PeerTls | None:

@@ -48,6 +48,7 @@ from fifo.client.keywords import (
     RedriveKeywords,
 )
 from fifo.client.listing import ListVerbs
+from fifo.client.membership import MemberVerbs
 from fifo.client.messages import MessageVerbs
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
@@ -108,7 +109,14 @@ _OWN: Final = 0
 
 
 class BaseClient(
-    MessageVerbs, UserVerbs, ListVerbs, UpgradeVerbs, ScanVerbs, SettlesElsewhere, Generic[M]
+    MessageVerbs,
+    UserVerbs,
+    ListVerbs,
+    UpgradeVerbs,
+    MemberVerbs,
+    ScanVerbs,
+    SettlesElsewhere,
+    Generic[M],
 ):
     """Everything but the class of the messages; programs use `Client`."""
 

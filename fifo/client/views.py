@@ -511,6 +511,10 @@ class NodeStatus(View):
     versions: Mapping[str, Any] = _map("versions")
     """The version of the cluster: `used`, what this node `can`, its `members`, and `finish`: what
     the end of an upgrade would turn on, and what is in the way."""
+    membership: Mapping[str, Any] = _map("membership")
+    """The members by the newest configuration that this node knows: `number`, `committed`,
+    `members` (each with `name`, `peer`, `client`, `http`, `learner`), `wanted` and `waits_for` of a
+    change under way, `learners` with what each lacks, `waiting` (nodes that could be added)."""
     wall_ms: int = _sent("wall_ms", 0)
     """Its wall clock, in milliseconds since 1970."""
     connections: int = _sent("connections", 0)

@@ -20,6 +20,9 @@ those did that wrote it."""
 MEMBERS_TELL: Final = 2
 """From here on members speak peer protocol 5, and refuse a member that does not say its ranges."""
 
+MEMBERS_CHANGE: Final = 2
+"""From here on configurations are entries: members are added, removed, replaced and moved."""
+
 STATES_COMPARED: Final = 2
 """From here on members compare digests of their whole states each half hour of cluster time."""
 
@@ -54,6 +57,7 @@ VERSIONS: Final = (
         (
             "peer protocol 5: members say what they can, and one of 0.1.0 is refused by a line",
             "members compare their whole states each half hour, and one that differs is replaced",
+            "members are added, removed, replaced and moved while the cluster runs (`fifo member`)",
         ),
     ),
 )

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from fifo.machine.contract import Machine, Refused, Reply
 from fifo.wire import messages as wire
+from fifo.wire.membership import ChangeMembers
 from fifo.wire.messages import Message
 from fifo.wire.operating import ManageUser, MessageAction
 from fifo.wire.upgrading import FinishUpgrade
@@ -42,12 +43,14 @@ AUDITED: Final[Mapping[type[Message], str]] = {
     wire.TransferLeadership: "transfer_leadership",
     ManageUser: "user",
     FinishUpgrade: "finish_upgrade",
+    ChangeMembers: "change_members",
 }
 """The requests that change what an operator set, or do an operator's work. Publishing, consuming
 and settling are the work itself, and counted instead."""
 
 BEGUN: Final = "begun"
-"""The outcome of a transfer of leadership, which is no command: the log says who leads next."""
+"""The outcome of a transfer of leadership and of a change of members, which are no commands: the
+log says who leads next, and who is a member."""
 
 _LEFT_OUT: Final = frozenset(("queue", "columns"))
 _SECRET: Final = frozenset(("password", "digest"))
@@ -75,6 +78,8 @@ def noted(message: Message, user: str, address: str, client: str, outcome: str =
     verb = getattr(message, "action", None) or AUDITED[kind]
     if kind is ManageUser:
         verb = f"user_{verb}"
+    if kind is ChangeMembers:
+        verb = f"member_{verb}"
     queue = getattr(message, "queue", None)
     return [NOTE, user, address, client, verb, queue, _what(message), outcome]
 

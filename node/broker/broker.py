@@ -30,6 +30,7 @@ from node.broker.counters import Counters
 from node.broker.digests import Digests
 from node.broker.leadership import Leadership
 from node.broker.machine_host import MachineHost
+from node.broker.members import Members
 from node.broker.permissions import Rights
 from node.broker.pins import Pins
 from node.broker.quotas import Quotas
@@ -78,6 +79,7 @@ class Broker:
         self._state_taken_over = taken_over
         self._raft: RaftNode
         self._upgrade: Upgrade
+        self._members: Members
         self._handshake: Handshake
         self._context: Context
         self.leadership: Leadership | None = None
@@ -102,10 +104,11 @@ class Broker:
         self._users_revision = 0
         """Of the users that hold: 0 while those of the file do."""
 
-    def attach(self, raft: RaftNode, upgrade: Upgrade) -> None:
+    def attach(self, raft: RaftNode, upgrade: Upgrade, members: Members) -> None:
         """Connect this broker to the Raft node under it, before anything else."""
         self._raft = raft
         self._upgrade = upgrade
+        self._members = members
         upgrade.follow(self.host.machine)
         self.alarms.disk_low_bytes = raft.disk_low_bytes
         self._handshake = Handshake(
@@ -116,7 +119,7 @@ class Broker:
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
             self._settings, self.alarms, self._entropy, self._authentication.rights_of,
             self._authentication.users, self._authentication.people, self.connections.of_user,
-            lambda: self.audit, upgrade,
+            lambda: self.audit, upgrade, members,
         )  # fmt: skip
 
         self._pins = pins = Pins(
@@ -439,7 +442,12 @@ class Broker:
             roles=self.roles,
         )
         about = self.about.view(len(self.connections))
-        return {**found, **about, "versions": self._upgrade.view()}
+        return {
+            **found,
+            **about,
+            "versions": self._upgrade.view(),
+            "membership": self._members.view(),
+        }
 
     def pinned(self) -> tuple[int, int]:
         """(pinned views, messages in the queues that they keep as they were)."""

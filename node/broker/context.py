@@ -13,6 +13,7 @@ from node.broker.audit import AuditLog
 from node.broker.clock import Clocks
 from node.broker.counters import Counters
 from node.broker.machine_host import MachineHost
+from node.broker.members import Members
 from node.broker.permissions import Rights
 from node.broker.turns import Turns
 from node.broker.upgrade import Upgrade
@@ -43,3 +44,4 @@ class Context:
     audit: Callable[[], AuditLog | None]
     """The audit log of this node."""
     upgrade: Upgrade
+    members: Members

@@ -30,6 +30,7 @@ from node.broker.quotas import Quotas
 from node.broker.reads import Reads
 from node.broker.requests import table
 from node.broker.requests.audit_reads import AuditReads
+from node.broker.requests.changing_members import ChangingMembers
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
@@ -144,6 +145,7 @@ class Leadership:
             ),
             audit_reads=AuditReads(context.audit),
             upgrading=self._upgrading,
+            changing_members=ChangingMembers(context.members, context.upgrade, proposer),
         )
 
     # --- the term ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from fifo.wire import messages as wire
 from fifo.wire import pins
+from fifo.wire.membership import ChangeMembers
 from fifo.wire.messages import Message
 from fifo.wire.operating import Audit, Find, ManageUser, MessageAction
 from fifo.wire.upgrading import FinishUpgrade
@@ -214,6 +215,11 @@ def _finish_upgrade(rights: Rights, message: Message) -> Refusals:
         yield f"user {rights.user.name} may not finish an upgrade (operate = true)"
 
 
+def _change_members(rights: Rights, message: Message) -> Refusals:
+    if not rights.user.operate:
+        yield f"user {rights.user.name} may not change the members (operate = true)"
+
+
 def _manage_user(rights: Rights, message: ManageUser) -> Refusals:
     """A user who knows its password may change it, and no more."""
     if message.action == OWN_PASSWORD:
@@ -264,6 +270,7 @@ _NEEDS.update(
         wire.Status: _status,
         wire.TransferLeadership: _operate,
         FinishUpgrade: _finish_upgrade,
+        ChangeMembers: _change_members,
         ManageUser: _manage_user,
         Audit: _audit,
     }

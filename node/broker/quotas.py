@@ -15,6 +15,7 @@ from fifo.machine.contract import Machine
 from fifo.machine.contract import limits as machine_limits
 from fifo.wire import Code
 from fifo.wire import messages as wire
+from fifo.wire.membership import ChangeMembers
 from fifo.wire.messages import Message
 from fifo.wire.upgrading import FinishUpgrade
 from node.broker import limits
@@ -45,6 +46,7 @@ FREE: Final[frozenset[type[Message]]] = frozenset(
         wire.Close,
         wire.TransferLeadership,
         FinishUpgrade,
+        ChangeMembers,
     }
 )
 """Requests that no rate refuses: they make room, or keep what a client has."""

@@ -47,21 +47,25 @@ class Upgrade:
     def __init__(
         self,
         node: str,
-        members: Sequence[str],
+        members: Callable[[], Sequence[str]],
         peers: PeerVersions,
         *,
         use_protocol: Callable[[int], None],
         automatic: bool = False,
     ) -> None:
-        """`members`: the names of all; `use_protocol` has the peer port speak a version;
-        `automatic`: the operator wants each version raised as soon as it can be."""
+        """`members`: the names of all, as they are now; `use_protocol` has the peer port speak a
+        version; `automatic`: the operator wants each version raised as soon as it can be."""
         self._node = node
-        self._others = tuple(name for name in members if name != node)
+        self._members = members
         self._peers = peers
         self._use_protocol = use_protocol
         self.automatic = automatic
         self.used = versions.FIRST
         """The version that this node goes by."""
+
+    @property
+    def _others(self) -> tuple[str, ...]:
+        return tuple(name for name in self._members() if name != self._node)
 
     def follow(self, machine: Machine) -> None:
         """Go by the version of the state, where that is another one than before."""

@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,13 @@ from node.cli.logs import LogFormat, LogLevel, start_logging
 from node.cli.processes import die_with_parent
 from node.cli.state import FOLDER_DEFAULT, SINGLE
 from node.collector import Collector
-from node.config import BASE_PORT_DEFAULT, load_config, single_node_config
+from node.config import (
+    BASE_PORT_DEFAULT,
+    check_join,
+    load_config,
+    parse_address,
+    single_node_config,
+)
 from node.table import ConfigError
 
 if TYPE_CHECKING:
@@ -71,6 +78,14 @@ def serve(
             "--dev", help="A queue for a laptop: one node in a temporary folder, gone at the end."
         ),
     ] = False,
+    join: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--join",
+            help="Peer address of a member: become one too, once `fifo member add` says so.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
     log_format: Annotated[
         LogFormat,
         typer.Option(
@@ -98,11 +113,12 @@ def serve(
     if parent is not None:
         die_with_parent(parent)
     if dev:
-        _refuse_files_of_dev(config, node, data_dir, recover=recover)
+        _refuse_files_of_dev(config, node, data_dir, recover=recover or bool(join))
         start_logging(log_format, log_level or LogLevel.WARNING)
         _serve_dev(base_port)
         return
     settings, name = _choose(config, node, data_dir, base_port)
+    settings = _joining(settings, join or [])
     member = settings.node(name)
     check_ports(member, "stop the process that listens there, or configure another port")
     check_data_dir(member)
@@ -117,8 +133,8 @@ def _refuse_files_of_dev(
 ) -> None:
     if config is not None or node is not None or recover or data_dir != FOLDER_DEFAULT / SINGLE:
         raise UsageProblem(
-            "--dev keeps nothing and reads no file: leave out --config, --node, --recover and"
-            " --data-dir"
+            "--dev keeps nothing and reads no file: leave out --config, --node, --recover, --join"
+            " and --data-dir"
         )
 
 
@@ -144,6 +160,20 @@ def _choose(
         names = ", ".join(member.name for member in config.nodes)
         raise UsageProblem(f"{path} has several nodes: choose one with --node: {names}")
     return config, node or config.nodes[0].name
+
+
+def _joining(settings: ClusterConfig, join: list[str]) -> ClusterConfig:
+    """The configuration of a node that joins at these addresses, or at those of its file."""
+    if not join:
+        return settings
+    if settings.path is None:
+        raise UsageProblem("--join needs --config: the file names the cluster and this node")
+    try:
+        found = replace(settings, join=tuple(map(parse_address, join)))
+    except ValueError as error:
+        raise UsageProblem(f"--join: {error}") from None
+    check_join(found)
+    return found
 
 
 def _warn_of_wildcards(settings: ClusterConfig) -> None:
@@ -205,6 +235,12 @@ async def _live(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    joins = bool(config.join)
+    if joins:
+        found = await _members_of(config, name, stopping)
+        if found is None:
+            return
+        config = found
     again = True
     while again:
         node = Node(
@@ -213,10 +249,32 @@ async def _live(
             http=HttpServer,
             recover=recover,
             asks_first=path is not None,
+            joins=joins,
             collector=collector,
         )
         again = await _live_once(node, path, stopping, ready=ready)
         recover = False
+
+
+async def _members_of(
+    config: ClusterConfig, name: str, stopping: asyncio.Event
+) -> ClusterConfig | None:
+    """The configuration of a node that joins, with the members; None where it is stopped before it
+    knows them."""
+    from node.joining import Joining
+    from node.raft import OsStorage
+    from node.server import peer_port_of
+
+    joining = Joining(config, config.node(name), peer_port_of(config, name))
+    storage = OsStorage(config.node(name).data_dir)
+    looking = asyncio.ensure_future(joining.found(storage))
+    asked = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait((looking, asked), return_when=asyncio.FIRST_COMPLETED)
+        return looking.result() if looking.done() else None
+    finally:
+        looking.cancel()
+        asked.cancel()
 
 
 async def _live_once(

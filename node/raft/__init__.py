@@ -37,6 +37,15 @@ from node.raft.config import (
     RaftStatus,
     boot_clock,
 )
+from node.raft.configuration import (
+    Change,
+    ChangeRefused,
+    Configuration,
+    ConfigurationDamaged,
+    Member,
+    decode,
+    encode,
+)
 from node.raft.core import command_of
 from node.raft.environment import RaftEnvironment, RaftWorkers
 from node.raft.equality import Mark
@@ -49,6 +58,13 @@ from node.raft.transfer import TransferRefused
 
 __all__ = [
     "NO_DESCRIPTOR_ERRNOS",
+    "Change",
+    "ChangeRefused",
+    "Configuration",
+    "ConfigurationDamaged",
+    "Member",
+    "decode",
+    "encode",
     "Acceptor",
     "BodyHold",
     "listening_socket",

@@ -7,6 +7,7 @@ when an example leaves a field at its default. A change here needs no change els
 from typing import Final
 
 from fifo.wire import encode
+from fifo.wire.membership import ChangeMembers
 from fifo.wire.messages import (
     Alive,
     Authenticate,
@@ -198,6 +199,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     PinRead(b"p" * 16, "state", 65_536, False),
     PinPiece(131_072, True, b"d" * 32, ((17, 400),)),
     FinishUpgrade(),
+    ChangeMembers("replace", "n4", "n1"),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

@@ -29,6 +29,7 @@ from node.broker.connections.authentication import MECHANISMS, Authentication, D
 from node.broker.connections.connection import Connection
 from node.broker.connections.registry import Connections
 from node.raft import RaftNode
+from node.roster import Roster
 
 _Waits: TypeAlias = tuple[float, Callable[[], None]]
 """Until when a client waits for a leader, and its hello again."""
@@ -40,8 +41,13 @@ class Identity:
 
     node: str
     cluster_id: bytes
-    nodes: Nodes
+    roster: Roster
     limits: tuple[tuple[str, int], ...]
+
+    @property
+    def nodes(self) -> Nodes:
+        """Name and client address of each member, as this node knows them now."""
+        return self.roster.clients
 
 
 class Admitting(Protocol):

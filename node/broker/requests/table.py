@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from fifo.wire import messages as wire
+from fifo.wire.membership import ChangeMembers
 from fifo.wire.messages import Message
 from fifo.wire.operating import Audit, Find, ManageUser, MessageAction
 from fifo.wire.upgrading import FinishUpgrade
 from node.broker.requests.audit_reads import AuditReads
+from node.broker.requests.changing_members import ChangingMembers
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
@@ -51,6 +53,7 @@ class Handlers:
     control: Control
     audit_reads: AuditReads
     upgrading: Upgrading
+    changing_members: ChangingMembers
 
 
 HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
@@ -82,6 +85,7 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.Close: lambda term: term.control.close,
     wire.TransferLeadership: lambda term: term.control.transfer,
     FinishUpgrade: lambda term: term.upgrading.finish,
+    ChangeMembers: lambda term: term.changing_members.change,
 }
 
 

@@ -68,17 +68,21 @@ class Api:
         self._check = check
         self._read = read
         self._port = port
-        self._hosts = {
-            address.host.lower()
-            for one in node.config.nodes
-            for address in (one.http, one.client, one.peer)
-        }
         self._large = bodies.Large()
         self._gets = Places(limits.API_GETS_MAX, limits.API_GETS_PER_USER_MAX, "gets under way")
         self._tokens = ProviderTokens(lambda rights: node.authentication.believes(rights))
         self._callers = Callers(self.options, self._tokens.forget)
         live = LiveQueues(lambda: node.broker.host.machine)
         self._events = Events(live, self._callers, self._about_node, node.broker.clock.now_ms)
+
+    @property
+    def _hosts(self) -> set[str]:
+        """The names under which the nodes are known."""
+        return {
+            address.host.lower()
+            for one in (*self._node.roster.nodes, self._node.me)
+            for address in (one.http, one.client, one.peer)
+        }
 
     def add_to(self, app: web.Application) -> None:
         """Serve the routes, and the document that describes them."""
@@ -114,7 +118,7 @@ class Api:
         if credentials.groups is not None:
             token = partial(self._tokens.token, credentials)
         return Options(
-            tuple(str(node.client) for node in self._node.config.nodes),
+            tuple(str(node.client) for node in self._node.roster.nodes),
             user=credentials.user,
             password=credentials.password,
             token=token,
@@ -211,8 +215,8 @@ class Api:
         if credentials == Credentials():
             text = "this cluster has users: send a user and password (Basic) or a token (Bearer)"
             raise Problem(Code.AUTHENTICATION_FAILED, text)
-        config = self._node.config
-        if credentials.subject is not None and config.secret is None and len(config.nodes) > 1:
+        alone = len(self._node.roster.nodes) == 1
+        if credentials.subject is not None and self._node.config.secret is None and not alone:
             text = (
                 "a certificate opens nothing here: the nodes need a secret_file in [cluster] to"
                 " vouch for it; send a user and password (Basic) or a token (Bearer)"

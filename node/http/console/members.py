@@ -65,7 +65,7 @@ class Members:
             self._resting.cancel()
         loop = asyncio.get_running_loop()
         self._resting = loop.call_later(limits.OBSERVER_IDLE_SECONDS, self._rest)
-        nodes = self._node.config.nodes
+        nodes = self._node.roster.nodes
         views = await asyncio.gather(*(self._view(node, options) for node in nodes))
         for view in views:
             view["restart"] = verdicts.restart(views, view["name"])

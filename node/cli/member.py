@@ -1,0 +1,288 @@
+"""``fifo member``: who is a member, and changes of that while the cluster runs.
+
+Owns the commands and how a change is followed to its end. What a change has to meet is the
+leader's (`node/broker/members.py`). Must not know how a change is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+import fifo
+from node.cli import output
+from node.cli.confirmation import Yes, confirm
+from node.cli.errors import CliError
+from node.cli.limits import POLL_S
+from node.cli.session import Json, Url, run
+from node.cli.tables import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fifo.client.membership import MemberAction
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at the members, and change them while the cluster runs.",
+    epilog="Example: fifo member list",
+)
+
+JOINING_S: Final = 30.0
+"""How long `add` and `replace` wait for the node to say that it wants to join: it may be about to
+start."""
+
+Peer = Annotated[
+    str | None, typer.Option("--peer", metavar="HOST:PORT", help="Address for other nodes.")
+]
+Client = Annotated[
+    str | None, typer.Option("--client", metavar="HOST:PORT", help="Address for clients.")
+]
+Http = Annotated[str | None, typer.Option("--http", metavar="HOST:PORT", help="Address for HTTP.")]
+NoWait = Annotated[
+    bool, typer.Option("--no-wait", help="Return when the change has begun, not when it is done.")
+]
+
+
+@app.command("list", epilog="Example: fifo member list --json")
+def listing(url: Url = None, as_json: Json = False) -> None:
+    """Show the members, the change under way, and the nodes that wait to join."""
+    found = run(url, _membership)
+    if as_json:
+        output.print_json(found)
+    else:
+        _draw(found)
+
+
+@app.command(epilog="Example: fifo member add n4")
+def add(
+    name: Annotated[str, typer.Argument(help="Name of the node, as in its cluster.toml.")],
+    peer: Peer = None,
+    client: Client = None,
+    http: Http = None,
+    no_wait: NoWait = False,
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """Make a node a member. It runs already, started with `fifo serve --join`.
+
+    It gets all data first, and votes and counts when it is level with the leader. The addresses are
+    those of its cluster.toml; given here, they have to be the same. Needs the permission `operate`.
+    """
+
+    async def work(leader: fifo.Client) -> dict[str, Any]:
+        await _joining(leader, name)
+        return await _begin(leader, "add", name, peer=peer, client=client, http=http)
+
+    _change(url, work, f"{name} is a member", wait=not no_wait, as_json=as_json)
+
+
+@app.command(epilog="Example: fifo member remove n3")
+def remove(
+    name: Annotated[str, typer.Argument(help="Name of the member.")],
+    yes: Yes = False,
+    no_wait: NoWait = False,
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """End a membership for ever: its folder is of no use to this cluster any more.
+
+    A leader that is removed hands over first. Needs the permission `operate`.
+    """
+    if not yes:
+        confirm(f"{name} would be removed for ever", f"Remove {name}?")
+
+    async def work(leader: fifo.Client) -> dict[str, Any]:
+        return await _begin(leader, "remove", name)
+
+    _change(url, work, f"{name} is no member any more", wait=not no_wait, as_json=as_json)
+
+
+@app.command(epilog="Example: fifo member replace n2 n4")
+def replace(
+    old: Annotated[str, typer.Argument(help="The member that goes, up or down.")],
+    new: Annotated[str, typer.Argument(help="The node that comes, started with --join.")],
+    yes: Yes = False,
+    no_wait: NoWait = False,
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """Put a node in the place of a member, which may be dead.
+
+    The new one gets all data, then the old one is removed, and then the new one votes and counts.
+    Needs the permission `operate`.
+    """
+    if not yes:
+        confirm(f"{old} would be removed for ever", f"Put {new} in its place?")
+
+    async def work(leader: fifo.Client) -> dict[str, Any]:
+        await _joining(leader, new)
+        return await _begin(leader, "replace", new, replaces=old)
+
+    text = f"{new} is a member in the place of {old}"
+    _change(url, work, text, wait=not no_wait, as_json=as_json)
+
+
+@app.command(epilog="Example: fifo member move n2 --peer 10.0.0.9:7102 --client 10.0.0.9:7101")
+def move(
+    name: Annotated[str, typer.Argument(help="Name of the member.")],
+    peer: Peer = None,
+    client: Client = None,
+    http: Http = None,
+    no_wait: NoWait = False,
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """Give a member other addresses. What is left out stays as it is.
+
+    The others and clients go by them at once; the node listens where its own cluster.toml says.
+    Needs the permission `operate`.
+    """
+
+    async def work(leader: fifo.Client) -> dict[str, Any]:
+        return await _begin(leader, "move", name, peer=peer, client=client, http=http)
+
+    _change(url, work, f"{name} has moved", wait=not no_wait, as_json=as_json)
+
+
+@app.command(epilog="Example: fifo member undo")
+def undo(no_wait: NoWait = False, as_json: Json = False, url: Url = None) -> None:
+    """Give up the change under way: members that there are by now stay, and those that were not
+    level yet go. Needs the permission `operate`.
+    """
+
+    async def work(leader: fifo.Client) -> dict[str, Any]:
+        return await _begin(leader, "undo")
+
+    _change(url, work, "the change is undone", wait=not no_wait, as_json=as_json)
+
+
+# --- a change ---
+
+
+async def _membership(client: fifo.Client) -> dict[str, Any]:
+    """The view of the leader. Raises CliError where that is too old to have one."""
+    status = await client.status()
+    if not status.membership:
+        raise CliError(f"the leader {status.node} runs an older release; upgrade it first")
+    return dict(status.membership)
+
+
+async def _joining(leader: fifo.Client, name: str) -> None:
+    """Wait for a node to say that it wants to join; where it does not come, the leader refuses."""
+    until = time.monotonic() + JOINING_S
+    noted = False
+    while time.monotonic() < until:
+        found = await _membership(leader)
+        known = (*found["waiting"], *found["members"])
+        if any(one["name"] == name for one in known):
+            return
+        if not noted:
+            noted = True
+            output.note(f"waiting for {name}, which has to be started with --join")
+        await asyncio.sleep(POLL_S)
+
+
+async def _begin(
+    leader: fifo.Client, action: MemberAction, name: str | None = None, **more: str | None
+) -> dict[str, Any]:
+    try:
+        return await leader.change_members(action, name, **more)
+    except fifo.Unsupported:
+        status = await leader.status()
+        raise CliError(
+            f"the leader {status.node} runs {status.version or 'an older release'}, which does not"
+            " know how to change members; upgrade it first"
+        ) from None
+
+
+def _change(
+    url: str | None,
+    work: Any,
+    done: str,
+    *,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Begin a change, and follow it to its end."""
+
+    async def whole(leader: fifo.Client) -> dict[str, Any]:
+        begun = await work(leader)
+        return await _end(leader, begun) if wait else await _membership(leader)
+
+    found = run(url, whole)
+    if as_json:
+        output.print_json(found)
+    elif wait:
+        output.say(f"{done}: {_names(found)}")
+    else:
+        output.say(f"the change has begun, and ends in {', '.join(found['wanted'])}")
+
+
+async def _end(leader: fifo.Client, begun: Mapping[str, Any]) -> dict[str, Any]:
+    """Follow a change until it is done, and say how far it is. Raises CliError where it was taken
+    back: its leader was lost before a majority knew of it."""
+    said = ""
+    while True:
+        found = await _membership(leader)
+        if found["committed"] and not found["wanted"]:
+            if found["number"] < begun["number"]:
+                raise CliError(
+                    "the change was lost with its leader, and nothing has changed; again"
+                )
+            return found
+        now = _progress(found)
+        if now != said:
+            said = now
+            output.note(now)
+        await asyncio.sleep(POLL_S)
+
+
+def _progress(found: Mapping[str, Any]) -> str:
+    learners = [
+        f"{one['name']} is level"
+        if one["level"]
+        else f"{one['name']} is {one['behind']} entries behind"
+        if one["connected"]
+        else f"{one['name']} is not connected"
+        for one in found["learners"]
+    ]
+    return "; ".join(filter(None, (*learners, found["waits_for"]))) or "waiting for a majority"
+
+
+# --- how it is shown ---
+
+_COLUMNS: Final = (
+    Column("member"),
+    Column("part"),
+    Column("peer"),
+    Column("client"),
+    Column("http"),
+)
+
+
+def _names(found: Mapping[str, Any]) -> str:
+    return ", ".join(one["name"] for one in found["members"])
+
+
+def _draw(found: Mapping[str, Any]) -> None:
+    rows = (
+        (
+            one["name"],
+            "learner" if one["learner"] else "voter",
+            one["peer"],
+            one["client"],
+            one["http"],
+        )
+        for one in found["members"]
+    )
+    output.print_table(_COLUMNS, rows)
+    if found["wanted"]:
+        output.say("")
+        output.say(f"a change is under way, and ends in {', '.join(found['wanted'])}")
+        output.say(f"  {_progress(found)}")
+    for one in found["waiting"]:
+        output.note(f"{one['name']} at {one['peer']} waits: fifo member add {one['name']}")
