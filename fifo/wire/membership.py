@@ -16,7 +16,7 @@ from fifo.wire.messages import Message, on_wire
 _MaybeName = Annotated[str | None, maybe(text(limits.TEXT_BYTES_MAX, 1))]
 
 
-@on_wire(71)
+@on_wire(68)
 @dataclass(frozen=True, slots=True)
 class ChangeMembers(Message):
     """Add, remove, replace or move a member, or undo the change under way; `Ok` answers a map."""

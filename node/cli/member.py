@@ -187,10 +187,19 @@ async def _joining(leader: fifo.Client, name: str) -> None:
 
 
 async def _begin(
-    leader: fifo.Client, action: MemberAction, name: str | None = None, **more: str | None
+    leader: fifo.Client,
+    action: MemberAction,
+    name: str | None = None,
+    *,
+    replaces: str | None = None,
+    peer: str | None = None,
+    client: str | None = None,
+    http: str | None = None,
 ) -> dict[str, Any]:
     try:
-        return await leader.change_members(action, name, **more)
+        return await leader.change_members(
+            action, name, replaces=replaces, peer=peer, client=client, http=http
+        )
     except fifo.Unsupported:
         status = await leader.status()
         raise CliError(

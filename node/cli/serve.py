@@ -261,7 +261,7 @@ async def _members_of(
 ) -> ClusterConfig | None:
     """The configuration of a node that joins, with the members; None where it is stopped before it
     knows them."""
-    from node.joining import Joining
+    from node.broker.joining import Joining
     from node.raft import OsStorage
     from node.server import peer_port_of
 

@@ -33,7 +33,7 @@ class Scene:
         self.peers = PeerVersions()
         self.peers.begin(NEW, SILENT, {}, lambda: None)
         self.upgrade = Upgrade(
-            "n1", ["n1", "n2", "n3"], self.peers, use_protocol=self.protocols.append
+            "n1", lambda: ("n1", "n2", "n3"), self.peers, use_protocol=self.protocols.append
         )
 
     def heard(self, name: str, said: Said, *, up: bool = True) -> None:

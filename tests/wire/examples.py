@@ -198,8 +198,8 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     ),
     PinRead(b"p" * 16, "state", 65_536, False),
     PinPiece(131_072, True, b"d" * 32, ((17, 400),)),
+    ChangeMembers("replace", "n4", "n1", "10.0.0.4:7102", "10.0.0.4:7101", "10.0.0.4:7103"),
     FinishUpgrade(),
-    ChangeMembers("replace", "n4", "n1"),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

@@ -225,6 +225,15 @@ async def _lead(client: Client, given: Given) -> Any:
     return {"leader": given["node"]}
 
 
+async def _members(client: Client, given: Given) -> Any:
+    return dict((await client.status()).membership)
+
+
+async def _change_members(client: Client, given: Given) -> Any:
+    given = dict(given)
+    return await client.change_members(given.pop("action"), **given)
+
+
 async def _finish_upgrade(client: Client, given: Given) -> Any:
     return {"version": await client.finish_upgrade()}
 
@@ -496,4 +505,17 @@ ROUTES: Final[tuple[Route, ...]] = (
           "operate", _lead, (text("node", "Name of the node.", required=True),)),
     Route("POST", "/upgrade", "finish_upgrade", "Use what all nodes can; older releases cannot.",
           "operate", _finish_upgrade),
+    Route("GET", "/members", "members", "The members, a change under way, nodes that wait to join.",
+          "monitor", _members),
+    Route("POST", "/members", "change_members", "Begin a change of the members, one at a time.",
+          "operate", _change_members,
+          (
+              Param("action", BODY, "string", "What to do.", required=True,
+                    choices=("add", "remove", "replace", "move", "undo")),
+              text("member", "Name of the node; not for `undo`."),
+              text("replaces", "The member that goes, for `replace`."),
+              text("peer", "Host and port for other nodes."),
+              text("client", "Host and port for clients."),
+              text("http", "Host and port for HTTP."),
+          )),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,7 +12,6 @@ import pytest
 from fifo.machine.commands import Lead, PauseQueue
 from fifo.machine.replies import Done
 from fifo.wire import Buffer
-from fifo.wire.messages import Nodes
 from node.broker import entry, limits
 from node.broker.broker import Broker
 from node.broker.clock import Clocks, ClusterClock
@@ -22,11 +22,10 @@ from node.broker.proposals import Proposals, Waiter
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.broker.upgrade import Upgrade
-from node.config import LimitSettings
+from node.config import LimitSettings, single_node_config
 from node.journal.io.jobs import Inline
 from node.raft import Outcome, RaftNode
-
-NODES: Nodes = (("n1", "127.0.0.1:1"),)
+from node.roster import Roster
 
 
 class Log:
@@ -154,7 +153,7 @@ def test_entries_in_flight_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyP
 def test_a_follower_takes_the_time_of_applied_entries() -> None:
     now = 1.0
     broker = Broker(
-        Identity("n1", bytes(16), NODES, ()),
+        Identity("n1", bytes(16), Roster(single_node_config(Path()).nodes), ()),
         LimitSettings(),
         now=lambda: now,
         wall_ms=lambda: 0,

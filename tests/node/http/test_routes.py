@@ -13,6 +13,8 @@ from node.http.api.table import ROUTES
 _USER = ("add", "set", "remove", "add-token", "revoke-token")
 _MESSAGE = ("retry", "unlock", "delay", "cancel", "delete", "terminate", "move", "resend")
 
+_MEMBER = ("add", "remove", "replace", "move", "undo")
+
 ROUTES_OF = {
     "status": "nodes",
     "publish": "publish publish_batch",
@@ -33,6 +35,8 @@ ROUTES_OF = {
     "transfer-leadership": "transfer_leadership",
     "upgrade status": "nodes",
     "upgrade finish": "finish_upgrade",
+    "member list": "members",
+    **{f"member {action}": "change_members" for action in _MEMBER},
     "queue declare": "declare",
     "queue update": "update",
     "queue list": "queues",

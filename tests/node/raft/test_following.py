@@ -1,0 +1,224 @@
+"""The peer port follows the members, on real sockets: who is dialed, heard, asked."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from node.peers import limits
+from node.peers.asking import Unanswered, ask
+from node.peers.frames import PROTOCOL_OF_CHANGES
+from node.peers.guests import Guest
+from tests.node.raft.test_transport import Member, free_ports, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+JOURNAL = bytes(range(16))
+ABOUT = {"type": "about", "peer": "h:1", "client": "h:2", "http": "h:3"}
+
+
+def journal_frame(journal: bytes = JOURNAL) -> dict[str, Any]:
+    """What a member says of its journal first of all."""
+    return {
+        "type": "journal", "journal": journal, "opens": 1, "open_id": journal, "state": 0,
+        "term": 0, "index": 0, "rows": [], "connected": [],
+    }  # fmt: skip
+
+
+class Scene:
+    """Nodes on loopback, of which each follows those that it is told to."""
+
+    def __init__(self, names: str) -> None:
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.members: dict[str, Member] = {}
+
+    def at(self, name: str) -> tuple[str, int]:
+        return "127.0.0.1", self.ports[name]
+
+    async def start(
+        self, name: str, follows: str, *, version: int = PROTOCOL_OF_CHANGES, **changes: Any
+    ) -> Member:
+        peers = {other: self.at(other) for other in follows}
+        member = self.members[name] = Member(name, self.ports, peers=peers, **changes)
+        member.transport.versions.used = version
+        await member.transport.start()
+        return member
+
+    def follow(self, name: str, follows: str) -> None:
+        self.members[name].transport.follow({other: self.at(other) for other in follows})
+
+    async def close(self) -> None:
+        for member in self.members.values():
+            await member.transport.close()
+
+
+def _knows(member: Member, name: str) -> bool:
+    return f"+{name}" in member.events
+
+
+@contextlib.asynccontextmanager
+async def scene(names: str) -> AsyncIterator[Scene]:
+    made = Scene(names)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_one_that_is_added_gets_a_connection_and_one_that_goes_loses_it() -> None:
+    async with scene("abc") as nodes:
+        a, b = await nodes.start("a", "b"), await nodes.start("b", "a")
+        await until(lambda: a.present == {"b"} and b.present == {"a"})
+        c = await nodes.start("c", "ab")
+        nodes.follow("a", "bc")
+        nodes.follow("b", "ac")
+        await until(lambda: a.present == {"b", "c"} and b.present == {"a", "c"})
+        await until(lambda: c.present == {"a", "b"})
+        nodes.follow("a", "b")
+        assert a.present == {"b"}
+        await until(lambda: "-a" in c.events)
+        assert b.present == {"a", "c"}
+
+
+async def test_what_was_sent_to_one_that_goes_arrives_before_the_end() -> None:
+    async with scene("ab") as nodes:
+        a, b = await nodes.start("a", "b"), await nodes.start("b", "a")
+        await until(lambda: a.present and b.present)
+        await until(lambda: a.transport.tells(next(iter(a.transport._links.values())).node))
+        node = a.transport._links["b"].node
+        verdict = {
+            "type": "verdict", "kind": 7, "journal": JOURNAL, "open_id": JOURNAL, "reason": "gone",
+        }  # fmt: skip
+        assert a.transport.send(node, verdict)
+        a.transport.follow({})
+        await until(lambda: [one["type"] for _, one in b.received] == ["verdict"])
+
+
+async def test_one_that_has_moved_is_dialed_where_it_is() -> None:
+    async with scene("abx") as nodes:
+        a = await nodes.start("a", "b")
+        b = await nodes.start("b", "a", bind=nodes.at("b"))
+        await until(lambda: a.present and b.present)
+        b.transport.follow({"a": nodes.at("x")})
+        assert b.present == {"a"}, "the connection that there is lasts"
+        await a.transport.close()
+        again = nodes.members["again"] = Member("a", nodes.ports, bind=nodes.at("x"), peers={
+            "b": nodes.at("b")
+        })  # fmt: skip
+        await again.transport.start()
+        await until(lambda: again.present == {"b"})
+
+
+async def test_one_that_is_no_member_is_heard_where_members_may_change() -> None:
+    async with scene("ac") as nodes:
+        a, c = await nodes.start("a", ""), await nodes.start("c", "a")
+        await until(lambda: a.present == {"c"} and c.present == {"a"})
+        assert a.transport.guests.waiting() == {}, "it has not said that it wants to join"
+
+
+async def test_one_that_is_no_member_is_refused_before_members_may_change() -> None:
+    async with scene("ac") as nodes:
+        a = await nodes.start("a", "", version=4)
+        await nodes.start("c", "a", version=4)
+        await until(lambda: a.counters.peers_refused_total >= 2)
+        assert not a.present
+
+
+async def test_one_that_joins_dials_every_member_and_says_its_addresses() -> None:
+    async with scene("abc") as nodes:
+        a, c = await nodes.start("a", "c"), await nodes.start("c", "a")
+        b = nodes.members["b"] = Member("b", nodes.ports)
+        b.transport.versions.used = PROTOCOL_OF_CHANGES
+        b.transport.about = ABOUT
+        await b.transport.start()
+        await until(lambda: b.present == {"a", "c"}, limits.DIAL_OTHERWISE_SECONDS)
+        for member in (a, c):
+            b.transport.send(member.transport._links["b"].node, ABOUT)
+        for name in ("a", "c"):
+            b.transport.send(b.transport._links[name].node, journal_frame())
+        waiting = {"b": Guest("b", JOURNAL, "h:1", "h:2", "h:3")}
+        await until(lambda: a.transport.guests.waiting() == waiting)
+        await until(lambda: c.transport.guests.waiting() == waiting)
+        nodes.follow("a", "bc")
+        assert a.transport.guests.waiting() == {}, "it is a member now"
+        assert "-b" not in a.events, "by the same connection"
+        await b.transport.close()
+        await until(lambda: c.transport.guests.waiting() == {})
+
+
+async def test_guests_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GUESTS_MAX", 2)
+    async with scene("abcd") as nodes:
+        a = await nodes.start("a", "")
+        for name in "bcd":
+            await nodes.start(name, "a")
+            await until(partial(_knows, a, name))
+        await until(lambda: a.events.count("-b") >= 1)
+        assert len(a.present) <= 3
+
+
+@pytest.mark.slow
+async def test_one_that_is_not_known_where_it_should_dial_dials_itself() -> None:
+    async with scene("ab") as nodes:
+        a, b = await nodes.start("a", "b"), await nodes.start("b", "")
+        await until(lambda: a.present == {"b"} and b.present == {"a"})
+
+
+@pytest.mark.slow
+async def test_no_member_dials_out_of_turn_before_members_may_change() -> None:
+    async with scene("ab") as nodes:
+        a = await nodes.start("a", "b", version=4)
+        b = await nodes.start("b", "", version=4)
+        with pytest.raises(TimeoutError):
+            await until(lambda: b.counters.accepted_total, limits.DIAL_OTHERWISE_SECONDS + 0.5)
+        assert not a.present
+
+
+async def test_a_question_is_answered_and_no_member_comes_of_it() -> None:
+    async with scene("ab") as nodes:
+        a, b = await nodes.start("a", ""), Member("b", nodes.ports, peers={})
+        a.transport.answer = lambda: {
+            "type": "members", "reason": "", "configuration": b"who they are",
+        }  # fmt: skip
+        answer = await ask(b.transport, nodes.at("a"))
+        assert (answer.reason, answer.configuration) == ("", b"who they are")
+        assert not a.events
+        assert a.transport.handshakes == 0
+        a.transport.answer = lambda: {
+            "type": "members", "reason": "not now", "configuration": b"",
+        }  # fmt: skip
+        assert (await ask(b.transport, nodes.at("a"))).reason == "not now"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"secret": b"another secret!!!"}, {"cluster_id": b"another cluster!"}, {"name": "a"}],
+)
+async def test_a_stranger_has_no_answer(changes: dict[str, Any]) -> None:
+    async with scene("ab") as nodes:
+        a = await nodes.start("a", "")
+        stranger = Member(changes.pop("name", "b"), nodes.ports, **{"peers": {}} | changes)
+        with pytest.raises(Unanswered, match="without an answer"):
+            await ask(stranger.transport, nodes.at("a"))
+        assert a.counters.peers_refused_total == 1
+
+
+async def test_a_question_to_no_node_ends_with_the_reason() -> None:
+    async with scene("ab") as nodes:
+        member = Member("b", nodes.ports, peers={})
+        with pytest.raises(Unanswered, match="cannot be reached"):
+            await ask(member.transport, nodes.at("a"))
+
+
+async def test_a_connection_for_a_question_takes_nothing_else() -> None:
+    async with scene("ab") as nodes:
+        a, b = await nodes.start("a", ""), Member("b", nodes.ports, peers={})
+        a.transport.answer = lambda: journal_frame()
+        with pytest.raises(Unanswered):
+            await ask(b.transport, nodes.at("a"))
+        assert b.counters.frames_invalid_total == 1
+        assert not b.received
