@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from fifo.wire.membership import ChangeMembers
@@ -104,8 +105,8 @@ class Members:
             name,
             (peer.host, peer.port),
             str(_address("client", guest.client)),
-            guest.journal,
             str(_address("http", guest.http)),
+            guest.journal,
         )
 
     def _move(self, name: str, request: ChangeMembers) -> Configuration:
@@ -163,8 +164,10 @@ class Members:
     def answer(self) -> Message:
         """The answer to a node that asks for the configuration."""
         reason = why_none_changes(self._version())
-        known = encode(self._raft.configuration)
-        return {"type": "members", "reason": reason, "configuration": b"" if reason else known}
+        # Before the first one the log has none: what is asked for is where the members are.
+        known = replace(self._raft.configuration, number=max(1, self._raft.configuration.number))
+        configuration = b"" if reason else encode(known)
+        return {"type": "members", "reason": reason, "configuration": configuration}
 
     def view(self) -> dict[str, Any]:
         """All of this, for the status of this node."""
