@@ -84,9 +84,10 @@ class Members:
 
     def _joining(self, name: str, request: ChangeMembers) -> Member:
         """The node that is to be added, by its own words."""
-        guest = self._guests().get(name)
+        waiting_now = self._waiting()
+        guest = waiting_now.get(name)
         if guest is None:
-            waiting = ", ".join(sorted(self._guests())) or "no node"
+            waiting = _list(tuple(waiting_now)) or "no node"
             own = self.roster.find(self._me.name) or self._me
             raise ChangeRefused(
                 f"{name!r} does not wait to be added (there waits: {waiting}); start it on its "
@@ -108,6 +109,13 @@ class Members:
             str(_address("http", guest.http)),
             guest.journal,
         )
+
+    def _waiting(self) -> dict[str, Guest]:
+        """The nodes that could be added: a removed one comes back with another journal only."""
+        was_removed = self._raft.configuration.was_removed
+        return {
+            name: guest for name, guest in self._guests().items() if not was_removed(guest.journal)
+        }
 
     def _move(self, name: str, request: ChangeMembers) -> Configuration:
         before = self.roster.find(name)
@@ -199,7 +207,7 @@ class Members:
                 for one in (() if progress is None else progress.learners)
             ],
             "waiting": [
-                {"name": guest.name, "peer": guest.peer} for guest in self._guests().values()
+                {"name": guest.name, "peer": guest.peer} for guest in self._waiting().values()
             ],
             "removed": [gone.name for gone in configuration.removed],
         }

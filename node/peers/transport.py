@@ -499,7 +499,8 @@ class TcpTransport:
         cannot are disconnected."""
         self.versions.used = max(self.versions.used, version)
         for link in list(self._links.values()):
-            if not self.versions.may_stay(link.peer):
+            # Of one that is yet to say what it can `link_said` judges.
+            if link.peer in self.versions.heard and not self.versions.may_stay(link.peer):
                 logger.warning(
                     "event=peer_outdated node=%s advice=install the release of the other nodes",
                     link.peer,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.journal.io.readers import BodyFetcher, FetchWaiter, NotCached
+from node.peers.message import COMMAND_BYTE
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
@@ -371,7 +372,9 @@ class RaftNode:
         log = self._log
         for index in range(log.last_index, log.first_whole_index - 1, -1):
             if log.size_at(index) > 1:
-                return self.read(index)
+                command = memoryview(log.read(index))
+                if command[:1] == COMMAND_BYTE:
+                    return command[1:]
         return None
 
     @property

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from node.raft.configuration import Change, ChangeRefused, Configuration, Member
+from node.raft.configuration import Change, Configuration, Member
 from node.raft.node import RaftNode
-from tests.node.raft.scenarios import Rule, as_tests
-from tests.support import raft_probe
+from tests.node.raft.scenarios import Rule
 from tests.support.raft_world import SimNode, World
 
 NodeClass = type[RaftNode]
