@@ -327,8 +327,7 @@ class Node:
         self._members = Members(
             self.me, self.roster, raft, port.guests.waiting, lambda: machine.machine.version
         )
-        if not self._joins:
-            self._members.compare_with_file()
+        self._members.compare_with_file(joins=self._joins)
         port.answer = self._members.answer
         if self._joins:
             port.about = self._members.about()
@@ -340,7 +339,10 @@ class Node:
         asyncio.get_running_loop().call_soon(self._take_members, configuration)
 
     def _take_members(self, configuration: Configuration) -> None:
+        before = self.roster.clients
         self._members.take(configuration)
+        if self.roster.clients != before:
+            self.broker.tell_members()
         self._absences = Absences({*self.roster.names, self.me.name}, self.me.name)
         self._note()
 
@@ -711,6 +713,8 @@ class Node:
 
 def not_ready(raft: RaftNode) -> str | None:
     """The reason why the node of `raft` should get no traffic, or None."""
+    if raft.removed:
+        return "was removed from the cluster"
     waits_for = raft.waits_for()
     if waits_for is not None:
         return f"has no voice yet: waits for {waits_for}"

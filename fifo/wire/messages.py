@@ -260,7 +260,12 @@ class Redirect(Message):
 @on_wire(6)
 @dataclass(frozen=True, slots=True)
 class Ping(Message):
-    """Heartbeat; answered by a pong with the same correlation."""
+    """Heartbeat; answered by a pong with the same correlation.
+
+    `nodes`: the nodes as a welcome lists them, where they have changed; empty otherwise.
+    """
+
+    nodes: Nodes = ()
 
 
 @on_wire(7)

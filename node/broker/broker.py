@@ -449,6 +449,16 @@ class Broker:
             "membership": self._members.view(),
         }
 
+    def tell_members(self) -> None:
+        """Tell every client of this leader which nodes there are now: its own list may be of
+        machines that are gone by the time this one is."""
+        if self.leadership is None:
+            return
+        for connection in self.connections:
+            if connection.session is not None and connection.open:
+                correlation = connection.opening.next_correlation()
+                connection.send_ahead(Ping(self._identity.nodes), correlation)
+
     def pinned(self) -> tuple[int, int]:
         """(pinned views, messages in the queues that they keep as they were)."""
         pins = self._pins

@@ -43,13 +43,19 @@ class Joining:
         """The configuration with all members, once it is known: by the notebook in `storage`, or by
         a member. Raises ConfigError where another node has the name of this one."""
         known = remembered(notebook.read(storage))
-        while known is None:
-            known = await self._ask_all()
-            if known is None:
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
-        self._check_name(known)
+        if known is None:
+            known = await self._asked()
+            self._check_name(known)
         others = (node for node in nodes_of(known, Roster(())) if node.name != self._me.name)
         return replace(self._config, nodes=(self._me, *others), join=())
+
+    async def _asked(self) -> Configuration:
+        """The answer to the question, asked until there is one."""
+        while True:
+            known = await self._ask_all()
+            if known is not None:
+                return known
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     async def _ask_all(self) -> Configuration | None:
         """Ask at each address in turn; None where none answers."""

@@ -138,19 +138,23 @@ class Members:
         if configuration.number:
             self.roster.nodes = nodes_of(configuration, self.roster)
 
-    def compare_with_file(self) -> None:
-        """Say in one line where the file has other members than the log, or other addresses."""
+    def compare_with_file(self, *, joins: bool) -> None:
+        """Say in one line where the file has other members than the log, or other addresses; the
+        file of a node that `joins` is about itself alone."""
         configuration = self._raft.configuration
         if not configuration.number:
             return
         log = nodes_of(configuration, self.roster)
-        file, now = set(map(_place, self.roster.nodes)), set(map(_place, log))
-        if file != now:
+        file = self.roster.nodes
+        if joins:
+            file, log = (self._me,), tuple(one for one in log if one.name == self._me.name)
+        here, there = set(map(_place, file)), set(map(_place, log))
+        if log and here != there:
             logger.warning(
                 "event=members_differ file=%s log=%s advice=the log holds: bring cluster.toml in "
                 "line with `fifo member list`, or move a member by `fifo member move`",
-                "; ".join(sorted(file - now)) or "-",
-                "; ".join(sorted(now - file)) or "-",
+                "; ".join(sorted(here - there)) or "-",
+                "; ".join(sorted(there - here)) or "-",
             )
 
     def notes(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Challenge("scram", b"nonce"),
     Authenticate("scram", b"proof"),
     Redirect("n2", "127.0.0.1:7111", 250, NODES, True),
-    Ping(),
+    Ping(NODES),
     Pong(),
     Error("queue_full", "the queue is full", True, {"ready": 3, "why": [None, 1.5, b"x"]}),
     Close(),

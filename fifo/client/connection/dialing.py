@@ -94,8 +94,14 @@ class Dialer:
         self.hint: str | None = None
         self.tried: dict[str, str] = {}
 
+    def learn_all(self, nodes: Iterable[tuple[str, str]]) -> None:
+        """Take the nodes that a leader lists for all there are, beside those of the options: the
+        leader knows the members as they are now."""
+        self._known = list(self._options.addresses)
+        self.learn(nodes)
+
     def learn(self, nodes: Iterable[tuple[str, str]]) -> None:
-        """Take in the addresses that a welcome or a redirect lists."""
+        """Take in the addresses that a redirect lists, which may be old."""
         for _, address in nodes:
             if address and address not in self._known and len(self._known) < 2 * limits.HOSTS_MAX:
                 self._known.append(address)
@@ -192,7 +198,8 @@ class Dialer:
             address = search.running.pop(task)
             link, answer = self._outcome(task, address)
             if isinstance(answer, Welcome) and link is not None:
-                self.learn(answer.nodes)
+                self.learn_all(answer.nodes)
+                link.learn = self.learn_all
                 search.found = link, answer
             elif isinstance(answer, Redirect):
                 self.learn(answer.nodes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from fifo.client import limits
@@ -21,6 +21,7 @@ from fifo.wire.messages import (
     Error,
     Hello,
     Message,
+    Nodes,
     Ping,
     Pong,
     Redirect,
@@ -62,6 +63,8 @@ class Link(asyncio.Protocol):
         self.heartbeat_s = wire.HEARTBEAT_MS / 1000
         self.term = 0
         """Of the leader that has welcomed us."""
+        self.learn: Callable[[Nodes], None] = lambda nodes: None
+        """Takes the nodes of the cluster where they have changed since the welcome."""
         self.retired = False
         """Whether a later leader has welcomed us: no frame is handed over any more."""
         self.closed = loop.create_future()
@@ -140,6 +143,8 @@ class Link(asyncio.Protocol):
             self._take_opening(message)
         elif isinstance(message, Ping):
             self.send(Pong(), frame.correlation)
+            if message.nodes:
+                self.learn(message.nodes)
         elif isinstance(message, Pong):
             return
         elif self._receiver is None:

@@ -1,0 +1,1 @@
+"""Changes of members at length: `make members`."""
