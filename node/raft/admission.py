@@ -383,7 +383,9 @@ class Admission(Rebuilding):
                 "reason": reason,
             },
         )
-        self._report(node.id, f"event=member_not_counted node={node.id} reason={reason}", verdict)
+        if verdict != Notice.JOINED:
+            line = f"event=member_not_counted node={node.id} reason={reason}"
+            self._report(node.id, line, verdict)
 
     def _report(self, subject: str, line: str, verdict: Notice) -> None:
         """Log a line for each reason, with the fix."""
@@ -586,7 +588,6 @@ ADVICE: Final = {
     Notice.ADMITTED: "it gets everything from the other member",
     Notice.UNKNOWN: "start that member with --recover while all others are up, if its folder "
     "is not the newest that it had",
-    Notice.JOINED: "it begins now",
     Notice.REMOVED: "stop it; its folder is of no use to this cluster any more",
     Notice.TWICE: "stop one of the two; if the other one is a copy, remove its folder",
 }

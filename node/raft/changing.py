@@ -157,7 +157,7 @@ class Changing(Admission):
         return self.log.term_at(self.commit_index) == self.term
 
     def _take_step(self, newest: Configuration) -> None:
-        step = self.next_step(newest, self.config.name, self._level(newest))
+        step = self.next_step(newest, self.config.name, self._level(newest), self._up())
         if isinstance(step, Configuration):
             self._append_configuration(step)
         elif isinstance(step, HandOver):
@@ -181,6 +181,12 @@ class Changing(Admission):
     def _level(self, newest: Configuration) -> set[str]:
         """The learners that have what this leader has, on a disk that counts."""
         return {one.name for one in newest.learners if self._is_level(PeerNode(one.name))}
+
+    def _up(self) -> set[str]:
+        """The other voters that keep up with this leader."""
+        last = self.log.last_index
+        peers = self.voters_progress().items()
+        return {node.id for node, progress in peers if keeps_up(progress, last)}
 
     def _is_level(self, node: PeerNode) -> bool:
         progress = self.replication.peers.get(node)
@@ -282,7 +288,7 @@ class Changing(Admission):
             return "a leader" if leader is None else f"the leader {leader.id}"
         if not self.members_committed or not self._leads_for_certain():
             return f"a majority of {_names(newest.voters)}"
-        step = self.next_step(newest, self.config.name, level)
+        step = self.next_step(newest, self.config.name, level, self._up())
         if isinstance(step, Waits):
             return f"{', '.join(step.names)} to be level with the leader"
         if isinstance(step, HandOver):

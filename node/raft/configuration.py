@@ -186,13 +186,17 @@ def _refuse_doubles(current: Configuration, change: Change) -> None:
         addresses[new.address] = journals[new.journal] = new.name
 
 
-def next_step(current: Configuration, leader: str, level: Collection[str]) -> Step | None:
+def next_step(
+    current: Configuration, leader: str, level: Collection[str], up: Collection[str]
+) -> Step | None:
     """Return what the leader does next for the change under way; None where it does nothing more.
 
-    `level`: names of the learners that have what the leader has. Every new one is level before the
-    first is promoted: one that died between the two would stop a group of two. Then members go
-    before others come, so that a dead one of three makes no four. The last voter goes after its
-    successor has come.
+    `level`: names of the learners that have what the leader has; `up`: of the voters that keep up
+    with it. Every new one is level before the first is promoted: one that died between the two
+    would stop a group of two. A dead one goes before another comes, so that one of three makes no
+    four; one that is up goes after another has come, so that a majority never waits for one that is
+    down and stays. The last voter goes after its successor has come, and a leader only as a
+    follower.
     """
     if not current.wanted:
         return None
@@ -201,13 +205,16 @@ def next_step(current: Configuration, leader: str, level: Collection[str]) -> St
         return Waits(behind)
     going = [voter.name for voter in current.voters if voter.name not in current.wanted]
     others_going = [name for name in going if name != leader]
-    staying = tuple(voter.name for voter in current.voters if voter.name in current.wanted)
-    if others_going and (staying or len(going) > 1):
-        return _without(current, others_going[0])
-    if current.learners and not (going and staying):
+    dead = [name for name in others_going if name not in up]
+    if dead:
+        return _without(current, dead[0])
+    if current.learners and len(current.voters) <= len(current.wanted):
         return _promoted(current)
+    if others_going:
+        return _without(current, others_going[0])
     if going:
-        return HandOver(staying)
+        staying = (voter.name for voter in current.voters if voter.name in current.wanted)
+        return HandOver(tuple(staying))
     return _promoted(current) if current.learners else _ended(current)
 
 

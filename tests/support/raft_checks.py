@@ -43,8 +43,9 @@ class Checks:
         self._leading: set[str] = set()
         self._heard: dict[tuple[str, int, int], float] = {}
         self._copied = (0, 0)
-        self._voters: tuple[str, ...] = ()
-        """Of the configuration by which `committed_index` was committed."""
+        self._voters: list[list[str]] = []
+        """Of the configurations that may have committed `committed_index`: the one of that entry,
+        and those that were appended behind it by then."""
         self.configurations: dict[int, Configuration] = {}
         """Those that were committed, by number."""
         self._copies: dict[str, bool] = {}
@@ -300,7 +301,8 @@ class Checks:
         if commit > self.committed_index:
             self.committed_index = commit
             self._commit_term = journal.log.term_at(commit)
-            self._voters = tuple(voter.name for voter in node.node.configuration.voters)
+            since = raft_probe.core(node.node).configurations.since(commit)
+            self._voters = [[voter.name for voter in one.voters] for one in since]
         self._check_configuration(node, commit)
 
     def _check_disks(self, touched: list[SimNode]) -> None:
@@ -310,8 +312,8 @@ class Checks:
         self._copied = newest
         for node in looked_at:
             self._copies[node.name] = self._has(node, self.committed_index)
-        copies = sum(self._copies.get(name, False) for name in self._voters)
-        if copies <= len(self._voters) // 2:
+        copies = [sum(self._copies.get(name, False) for name in names) for names in self._voters]
+        if all(2 * count <= len(of) for count, of in zip(copies, self._voters, strict=True)):
             self.fail(f"entry {self.committed_index} is committed with {copies} durable copies")
 
     def _has(self, node: SimNode, index: int) -> bool:

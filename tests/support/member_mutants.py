@@ -1,0 +1,146 @@
+"""Mutants of the rules about changes of the members: each is a core without one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from node.raft import configuration as steps
+from node.raft.configuration import Configuration, HandOver
+from node.raft.core import Core
+from node.raft.roll import Standing, State
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from node.journal.records import Entry
+    from node.journal.snapshots.file import SnapshotMeta
+    from node.peers.message import Message, PeerNode
+    from node.raft.roll import Said
+
+
+def _first_first(
+    current: Configuration, leader: str, level: Collection[str], up: Collection[str]
+) -> steps.Step | None:
+    everyone = {one.name for one in current.learners} if level else level
+    return steps.next_step(current, leader, everyone, up)
+
+
+class PromotesTheFirst(Core):
+    """A learner that is level is promoted, whatever becomes of the others."""
+
+    next_step = staticmethod(_first_first)
+
+
+def _at_once(
+    current: Configuration, leader: str, level: Collection[str], up: Collection[str]
+) -> steps.Step | None:
+    found = steps.next_step(current, leader, level, up)
+    return steps.next_step(current, "", level, up) if isinstance(found, HandOver) else found
+
+
+class RemovesItself(Core):
+    """A leader that is to go takes itself out like any other."""
+
+    next_step = staticmethod(_at_once)
+
+
+class CountsLearners(Core):
+    """Learners vote and count like voters."""
+
+    def follow_members(self, voters: Collection[str], learners: Collection[str]) -> None:
+        super().follow_members([*voters, *learners], ())
+
+
+class KeepsWhatIsCutOff(Core):
+    """A configuration counts on though its entry was cut off."""
+
+    def note_entries(self, entries: Sequence[Entry], *, truncated: bool) -> None:
+        super().note_entries(entries, truncated=False)
+
+
+class ForgetsConfigurations(Core):
+    """A start goes by its file."""
+
+    def adopt_configurations(self) -> None:
+        pass
+
+
+class SnapshotsWithoutMembers(Core):
+    """A snapshot that comes says nothing of the members."""
+
+    def note_snapshot(self, meta: SnapshotMeta) -> None:
+        pass
+
+
+class HearsMembersOnly(Core):
+    """Who is no member by the own log is not heard."""
+
+    def admitted(self, node: PeerNode, message: Message) -> Message | None:
+        if self._standings.get(node) is Standing.GUEST and message["type"] != "journal":
+            return None
+        return super().admitted(node, message)
+
+
+class LetsVotersIn(Core):
+    """An empty journal that the configuration names is let in, whatever it has promised since."""
+
+    def _may_join(self, node: PeerNode, said: Said) -> bool:
+        named = self._newest is not None and self._newest.member(node.id)
+        return bool(named) and said.state is State.NEW
+
+
+class HearsRemoved(Core):
+    """A removed member is a guest like any other, and hears nothing of it."""
+
+    def _is_member(self, node: PeerNode, said: Said) -> bool:
+        newest, self._newest = self._newest, None
+        try:
+            return super()._is_member(node, said)
+        finally:
+            self._newest = newest
+
+    def _tell_removed(self, node: PeerNode, said: Said) -> None:
+        pass
+
+
+class ChangesAtAnyTime(Core):
+    """A change may begin though what came before is not committed."""
+
+    @property
+    def members_committed(self) -> bool:
+        return True
+
+
+class ChangesAtOnce(Core):
+    """A new leader changes the members before an entry of its own term is committed."""
+
+    def _leads_for_certain(self) -> bool:
+        return True
+
+
+class ChangesAmidRecovery(Core):
+    """A change may begin while a member recovers."""
+
+    def _recovering(self) -> set[str]:
+        return set()
+
+
+class AsksItsFile(Core):
+    """A member that lost its journal asks those that its file names."""
+
+    def follow_members(self, voters: Collection[str], learners: Collection[str]) -> None:
+        if self.rejoin is not None:
+            self.rejoin.follow = _nothing  # type: ignore[method-assign]
+        super().follow_members(voters, learners)
+
+
+def _nothing(others: Iterable[str]) -> None:
+    pass
+
+
+class LeavesChangesOfOthers(Core):
+    """A leader goes on with its own changes only."""
+
+    def become_leader(self) -> None:
+        super().become_leader()
+        self.changes_due = False
