@@ -95,8 +95,6 @@ class Admission(Rebuilding):
         self._newest: Configuration | None = None
         self._removed: frozenset[bytes] = frozenset()
         """The journals of removed members, by the newest configuration that is committed."""
-        self.removed = False
-        """Whether this journal is one of them."""
         papers = environment.journal.passport
         memory = environment.journal.log.memory
         others = {} if papers is None else papers.others
@@ -271,10 +269,6 @@ class Admission(Rebuilding):
             self._note_removed("the log")
         for node, said in list(self._said.items()):
             self._tell_removed(node, said)
-
-    @property
-    def may_not_stand(self) -> bool:
-        return self.removed or super().may_not_stand
 
     def _note_removed(self, by: str) -> None:
         if not self.removed:

@@ -146,7 +146,7 @@ class Changing(Admission):
             self._take_step(newest)
 
     def _settle(self, newest: Configuration) -> None:
-        """It is committed: who was removed hears of it, and then no more."""
+        """A configuration is committed: who was removed hears of it, and then no more."""
         self.settle_removed(newest)
         if newest.number:
             self._follow_links()

@@ -9,9 +9,10 @@ sockets, nor when it runs: `node.py` owns the order of a turn.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from operator import itemgetter, methodcaller
+from typing import TYPE_CHECKING, Final
 
-from node.peers.message import COMMAND_BYTE, Message, MessageRefused
+from node.peers.message import COMMAND_BYTE, CONFIGURATION_BYTE, Message, MessageRefused
 from node.raft import limits
 from node.raft.append_entries import accept, check
 from node.raft.changing import Changing
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from node.raft.environment import RaftEnvironment
     from node.raft.replication import PeerProgress
     from node.raft.room import Room
+
+_COMMAND: Final = itemgetter(0)
+_SAYS_MEMBERS: Final = methodcaller("startswith", CONFIGURATION_BYTE)
+"""Whether a command is a configuration: asked of each one, without a call of Python's."""
 
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
@@ -229,7 +234,8 @@ class Core(Changing):
         self.counters.truncations_total += verdict.truncated
         if verdict.added:
             added = message["entries"][-verdict.added :]
-            self.note_entries(added, truncated=verdict.truncated)
+            if verdict.truncated or any(map(_SAYS_MEMBERS, map(_COMMAND, added))):
+                self.note_entries(added, truncated=verdict.truncated)
         rebuilds = self.equality.own_differs_index
         if verdict.success and not self.snapshots.rests_below and not rebuilds:
             self.snapshots.not_needed()

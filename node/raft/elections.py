@@ -116,6 +116,8 @@ class Elections(Library):
         """Progress of a member that lost its journal, or may have; None: it votes and counts."""
         self._voters: set[PeerNode] = set()
         self._voters_term = 0
+        self.removed = False
+        """Whether this journal is that of a removed member, for good."""
         membership = Membership(config.name, config.peers, votes=not config.joins)
         self.nodes = membership.peers
         """All other members."""
@@ -302,7 +304,7 @@ class Elections(Library):
             self._advance_rejoin(self.rejoin)
             return
         now = self.clock()
-        if self.may_not_stand:
+        if self.removed or not self.membership.votes:
             # A learner, or a member that was removed.
             self.election_deadline = now + self.config.max_timeout_seconds
             return
@@ -414,11 +416,6 @@ class Elections(Library):
         self.election_deadline = NEVER
         self.counters.elections_total += 1
         return True
-
-    @property
-    def may_not_stand(self) -> bool:
-        """Whether this member is no voter, as far as it knows."""
-        return not self.membership.votes
 
     # --- without a journal ---
 

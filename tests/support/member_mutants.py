@@ -73,7 +73,7 @@ class SnapshotsWithoutMembers(Core):
 
 
 class HearsMembersOnly(Core):
-    """Who is no member by the own log is not heard."""
+    """A leader that is no member by the own log is not heard."""
 
     def admitted(self, node: PeerNode, message: Message) -> Message | None:
         if self._standings.get(node) is Standing.GUEST and message["type"] != "journal":

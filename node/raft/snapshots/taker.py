@@ -63,7 +63,7 @@ class SnapshotTaker:
         self.index = 0
         """The snapshot in the making, 0 for none."""
         self.members_at: Callable[[int], bytes] = lambda _: b""
-        """Who the members were at an entry, as a snapshot has it."""
+        """The members at an entry, as a snapshot has them."""
 
     @property
     def idle(self) -> bool:

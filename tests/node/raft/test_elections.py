@@ -16,7 +16,8 @@ from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe
-from tests.support.raft_world import Frame, SimNode, World
+from tests.support.raft_network import Frame
+from tests.support.raft_world import SimNode, World
 
 NodeClass = type[RaftNode]
 

@@ -16,7 +16,8 @@ from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe
-from tests.support.raft_world import Frame, Submitted, World
+from tests.support.raft_network import Frame
+from tests.support.raft_world import Submitted, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,15 +25,22 @@ NodeClass = type[RaftNode]
 pytestmark = pytest.mark.slow
 
 
-def make(seed: int, node_class: NodeClass = RaftNode, names: str = "abc", **more: int) -> World:
+def make(
+    seed: int,
+    node_class: NodeClass = RaftNode,
+    names: str = "abc",
+    snapshot_bytes: int = 1 << 30,
+) -> World:
     """A world whose journals have an identity, with all members up, which have begun."""
-    world = World(names, seed=seed, node_class=node_class, passports=True, **more).start()
+    world = World(
+        names, seed=seed, node_class=node_class, passports=True, snapshot_bytes=snapshot_bytes
+    ).start()
     world.run_until(lambda: not any(node.recovering for node in world.nodes.values()), 5.0)
     return world
 
 
 def as_member(node: SimNode) -> Member:
-    """What an operator says of a machine that waits to join."""
+    """The words of an operator on a machine that waits to join."""
     assert node.journal is not None
     assert node.journal.passport is not None
     address = ("127.0.0.1", 1000 + ord(node.name))
@@ -224,7 +231,7 @@ def a_configuration_counts_from_append(node_class: NodeClass = RaftNode) -> None
 
 
 def a_configuration_is_taken_back(node_class: NodeClass = RaftNode) -> None:
-    """What a deposed leader appended alone holds no more once it is cut off."""
+    """A deposed leader appended one alone: it holds no more once it is cut off."""
     world = make(11, node_class)
     leader = world.elect("a")
     world.commit(leader, 2)
@@ -329,7 +336,7 @@ def a_voter_is_let_in_by_no_older_image(node_class: NodeClass = RaftNode) -> Non
 
 
 def a_removed_one_disturbs_no_member(node_class: NodeClass = RaftNode) -> None:
-    """It knows the secret for ever: cut off as it was removed, it asks for votes, and gets none."""
+    """Cut off as it went, and with the secret for ever, it asks for votes, and gets none."""
     world = make(16, node_class)
     leader = world.elect("a")
     world.commit(leader, 2)

@@ -13,7 +13,8 @@ from node.raft import limits
 from node.raft.config import EntryTooLarge, Outcome
 from node.raft.errors import RaftStopped
 from tests.support import raft_probe
-from tests.support.raft_world import Frame, World
+from tests.support.raft_network import Frame
+from tests.support.raft_world import World
 
 
 def test_entries_are_applied_everywhere_in_order_and_only_once() -> None:

@@ -21,7 +21,8 @@ from tests.node.raft.test_slow_disk import make_slow
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe, raft_schedule
 from tests.support.journals import open_journal
-from tests.support.raft_world import Frame, SimNode, World
+from tests.support.raft_network import Frame
+from tests.support.raft_world import SimNode, World
 
 if TYPE_CHECKING:
     from node.peers.message import PeerNode

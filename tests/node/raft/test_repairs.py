@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from node.journal.journal import Journal
     from node.journal.locations import EntryLocation
-    from tests.support.raft_world import Frame, SimNode, World
+    from tests.support.raft_network import Frame
+    from tests.support.raft_world import SimNode, World
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,8 @@ from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe, raft_schedule
 from tests.support.journals import ONE_SEGMENT, open_journal
-from tests.support.raft_world import Frame, SimNode, World
+from tests.support.raft_network import Frame
+from tests.support.raft_world import SimNode, World
 
 NodeClass = type[RaftNode]
 

@@ -14,8 +14,9 @@ from node.raft.errors import RaftError, RaftStopped
 from node.raft.node import RaftNode
 from tests.node.raft.test_hazards import has_entries, outcome
 from tests.support import raft_mutants as mutants
+from tests.support.raft_network import Frame
 from tests.support.raft_schedule import power_in_turn
-from tests.support.raft_world import Frame, SimNode, World
+from tests.support.raft_world import SimNode, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

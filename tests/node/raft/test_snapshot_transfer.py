@@ -13,7 +13,8 @@ from tests.node.raft.test_snapshot_hazards import commit_past, compacting
 from tests.support import raft_probe
 
 if TYPE_CHECKING:
-    from tests.support.raft_world import Frame, SimNode, World
+    from tests.support.raft_network import Frame
+    from tests.support.raft_world import SimNode, World
 
 
 class Watch:

@@ -12,7 +12,8 @@ from node.raft.transfer import TransferRefused
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe, raft_schedule
-from tests.support.raft_world import Frame, World
+from tests.support.raft_network import Frame
+from tests.support.raft_world import World
 
 NodeClass = type[RaftNode]
 

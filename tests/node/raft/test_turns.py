@@ -11,7 +11,8 @@ from node.peers.message import PeerNode
 from node.raft import limits
 from node.raft.config import Outcome
 from tests.support import raft_probe
-from tests.support.raft_world import Frame, SimNode, World
+from tests.support.raft_network import Frame
+from tests.support.raft_world import SimNode, World
 
 
 def watched(node: SimNode) -> list[str]:

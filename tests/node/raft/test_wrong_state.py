@@ -11,7 +11,8 @@ from tests.node.raft.scenarios import Rule, as_tests
 from tests.node.raft.test_equality import RIGHT, WRONG, differing, kept_wrong, mark
 from tests.node.raft.test_snapshot_hazards import commit_past, compacting
 from tests.support import state_mutants as mutants
-from tests.support.raft_world import Frame, SimNode, World
+from tests.support.raft_network import Frame
+from tests.support.raft_world import SimNode, World
 
 pytestmark = pytest.mark.slow
 
