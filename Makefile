@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak upgrade locks neighbours celery-suites deploy-check spark disks demo bench pictures walk lock release clean
+.PHONY: help docs setup check quick test thorough mutants sim jepsen score soak upgrade members locks neighbours celery-suites deploy-check spark disks demo bench pictures walk lock release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make
 
 upgrade: setup ## two real releases in one cluster: nodes there, back and there again under load, with kills: five minutes
 	@$(PY) -m tests.upgrade
+
+members: setup ## members change on real processes under load: every procedure of operating.md, crashes; three minutes
+	@$(PY) -m tests.members
 
 locks: setup ## renewed locks on real nodes: the leader paused, killed, cut off, RUNS (30) times each; 15 minutes
 	@$(PY) -m tests.jepsen.held_locks --runs $(RUNS)

@@ -753,8 +753,7 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     @functools.wraps(BaseClient.redrive)
     def redrive(self, *args: Any, **kwargs: Any) -> RedriveView | RedriveCount:
         # By hand: a derived method would have the first of the two forms only.
-        found: RedriveView | RedriveCount = self._portal.run(self._async.redrive(*args, **kwargs))
-        return found
+        return self._portal.run(self._async.redrive(*args, **kwargs))  # type: ignore[no-any-return]
 
     cancel_redrive = _blocking(BaseClient.cancel_redrive)
     move = _blocking(BaseClient.move)

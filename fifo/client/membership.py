@@ -14,7 +14,7 @@ from fifo.wire.membership import ChangeMembers
 from fifo.wire.messages import Ok
 
 MemberAction: TypeAlias = Literal["add", "remove", "replace", "move", "undo"]
-"""What can be done about members."""
+"""The changes of members that there are."""
 
 
 class MemberVerbs:

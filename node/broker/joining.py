@@ -1,8 +1,8 @@
-"""How a node that is no member by its file finds the members: it asks one of them who they are.
+"""The way of a node that is no member by its file: it asks a member who the members are.
 
 Owns the question, asked until there is an answer, and the configuration that follows from it; what
-the node was told before is in its notebook, so that it needs no answer twice. Whether it becomes a
-member is for an operator (`fifo member add`) and for the log. Must not know terms or queues.
+the node has learned before is in its notebook, so that it needs no answer twice. Whether it becomes
+a member is for an operator (`fifo member add`) and for the log. Must not know terms or queues.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _ACTIONS: Final = ("add", "remove", "replace", "move", "undo")
 
 
 class Members:
-    """What a node knows of the members, and the changes that it makes while it leads."""
+    """The members that a node knows of, and the changes that it makes while it leads."""
 
     def __init__(
         self,

@@ -32,8 +32,8 @@ app = typer.Typer(
 )
 
 JOINING_S: Final = 30.0
-"""How long `add` and `replace` wait for the node to say that it wants to join: it may be about to
-start."""
+"""Patience of `add` and `replace` with a node that has not said yet that it wants to join: it may
+be about to start."""
 
 Peer = Annotated[
     str | None, typer.Option("--peer", metavar="HOST:PORT", help="Address for other nodes.")

@@ -42,11 +42,12 @@ class Question(PeerLink):
         self.answer: Answer | None = None
 
     def _is_proven(self) -> None:
+        self._asks = True
         self._watch()
         self._owner.question_proven(self)
         self.send({"type": "ask"})
 
-    def _take_proven(self, message: Message) -> None:
+    def _take_own(self, message: Message) -> None:
         if message["type"] == "keepalive":
             return
         if message["type"] != "members":

@@ -6,13 +6,20 @@ one is here, nor who is a member.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from node.peers import limits
 
 if TYPE_CHECKING:
     from node.peers.message import Message
-    from node.peers.transport import PeerLink
+
+
+class Link(Protocol):
+    """A connection to a proven node."""
+
+    @property
+    def peer(self) -> str: ...
+    def close(self) -> None: ...
 
 
 class Guest(NamedTuple):
@@ -26,30 +33,30 @@ class Guest(NamedTuple):
 
 
 class Guests:
-    """What the proven nodes say of themselves, by their connections."""
+    """The proven nodes and what they say of themselves, by their connections."""
 
     def __init__(self) -> None:
-        self._journals: dict[PeerLink, bytes] = {}
-        self._abouts: dict[PeerLink, Message] = {}
-        self._here: dict[PeerLink, None] = {}
+        self._journals: dict[Link, bytes] = {}
+        self._abouts: dict[Link, Message] = {}
+        self._here: dict[Link, None] = {}
 
     def __repr__(self) -> str:
         return f"<Guests {[link.peer for link in self._here]}>"
 
-    def came(self, link: PeerLink) -> None:
-        """One that is no member is connected; where there are too many, the first one has to go."""
+    def came(self, link: Link) -> None:
+        """Take in one that is no member; where there are too many, the first one has to go."""
         self._here[link] = None
         if len(self._here) > limits.GUESTS_MAX:
             next(iter(self._here)).close()
 
-    def said(self, link: PeerLink, message: Message) -> None:
+    def said(self, link: Link, message: Message) -> None:
         """A node, member or not, says which journal or which addresses it has."""
         if message["type"] == "journal":
             self._journals[link] = message["journal"]
         else:
             self._abouts[link] = message
 
-    def gone(self, link: PeerLink) -> None:
+    def gone(self, link: Link) -> None:
         """A connection has ended."""
         self._here.pop(link, None)
         self._journals.pop(link, None)

@@ -193,9 +193,9 @@ class ListenerSide(_Side):
         raise PeerRefused(f"{message['type']} received, must be {expected}; {SAME_VERSION}")
 
     def _hears_all(self, message: Message) -> bool:
-        """Whether whoever knows the secret is heard, member or not. One that was away while the
-        members changed is dialed by a leader that it does not know; one that joins is known by no
-        member. Of a question the answer says whether members may change."""
+        """Whether any node that knows the secret is heard, a member or not. One that was away while
+        the members changed is dialed by a leader that it does not know; one that joins is known by
+        no member. Of a question the answer says whether members may change."""
         incarnation: bytes = message["incarnation"]
         newest: int = max(self._used, message["version"])
         return incarnation.startswith(TELLS) and newest >= PROTOCOL_OF_CHANGES

@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_OWN_TYPES: Final = frozenset({"versions", "keepalive", "journal", "about", "ask", "members"})
+"""Frames between proven nodes of which this module takes note."""
+
 NO_ANSWER: Final[Message] = {
     "type": "members",
     "reason": "this node is not ready; ask again",
@@ -131,6 +134,8 @@ class PeerLink(asyncio.BufferedProtocol):
         self._heard = False
         self._certified: frozenset[str] | None = None
         self.proven = False
+        self._asks = False
+        """Whether the other side is here for an answer alone (`asking.py`)."""
         self.node: PeerNode
         """The other side, once it is proven."""
         self.ended = asyncio.get_running_loop().create_future()
@@ -226,7 +231,11 @@ class PeerLink(asyncio.BufferedProtocol):
             phase = "after" if self.proven else "during"
             raise FrameInvalid(f"unexpected {message['type']} {phase} the handshake")
         if self.proven:
-            self._take_proven(message)
+            # Without a call for the frames of Raft, which are nearly all.
+            if self._asks or message["type"] in _OWN_TYPES:
+                self._take_own(message)
+            else:
+                self._owner.link_received(self, message)
             return
         answer, proven = self._side.received(message)
         self._check_certificate()
@@ -238,7 +247,8 @@ class PeerLink(asyncio.BufferedProtocol):
 
     def _is_proven(self) -> None:
         self._watch()
-        if self._asked:
+        if isinstance(self._side, ListenerSide) and self._side.asks:
+            self._asks = True
             self._owner.question_proven(self)
             return
         self._owner.link_proven(self)
@@ -247,14 +257,10 @@ class PeerLink(asyncio.BufferedProtocol):
         else:
             self._owner.link_said(self, None)
 
-    @property
-    def _asked(self) -> bool:
-        """Whether the other side has a question, and is here for its answer alone."""
-        return isinstance(self._side, ListenerSide) and self._side.asks
-
-    def _take_proven(self, message: Message) -> None:
+    def _take_own(self, message: Message) -> None:
+        """Take a frame that is not for Raft, or not for it alone."""
         kind = message["type"]
-        if self._asked:
+        if self._asks:
             if kind == "ask":
                 self._leave(*encode(self._owner.answer()))
                 self.close()
@@ -264,12 +270,11 @@ class PeerLink(asyncio.BufferedProtocol):
             self._owner.link_said(self, message)
         elif kind == "about":
             self._owner.guests.said(self, message)
-        elif kind in ("ask", "members"):
-            raise FrameInvalid(f"unexpected {kind} between members")
-        elif kind != "keepalive":
-            if kind == "journal":
-                self._owner.guests.said(self, message)
+        elif kind == "journal":
+            self._owner.guests.said(self, message)
             self._owner.link_received(self, message)
+        elif kind != "keepalive":
+            raise FrameInvalid(f"unexpected {kind} between members")
 
     def _check_certificate(self) -> None:
         """With TLS, the other side is who it says only if its certificate says so too."""

@@ -8,14 +8,11 @@ was confirmed is lost, and no pause is longer than an election takes. Must not k
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
-from tests.support.machines import eventually, load
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.support.machines import Load, Machines
+from tests.support.cluster import free_ports
+from tests.support.machines import Load, Machines, eventually, load
 
 PAUSE_S: Final = 5.0
 """Longest pause of confirms that a story allows: an election takes 0.6 to 1 s, and a busy machine
@@ -77,3 +74,150 @@ async def replace_a_dead_one(machines: Machines) -> Load:
 
         await eventually(knows, "the removed one does not know")
     return seen
+
+
+async def grow_three_to_five_and_back(machines: Machines) -> Load:
+    """3 to 5, and 5 to 3: one of those that go leads."""
+    await machines.begin(3)
+    at = machines.url("n1", "n2", "n3")
+    async with loaded(machines, "n1", "n2", "n3") as seen:
+        for name in ("n4", "n5"):
+            await join(machines, name, "n2")
+            await machines.member("add", name, at=at)
+        five = {"n1", "n2", "n3", "n4", "n5"}
+        assert await machines.members(at) == five
+        await machines["n5"].serves()
+        at = machines.url(*sorted(five))
+        leader = await machines.leader(at)
+        other = next(name for name in sorted(five) if name != leader)
+        for name in (leader, other):
+            await machines.member("remove", name, "--yes", at=at)
+            await machines[name].stop()
+        assert await machines.members(at) == five - {leader, other}
+    return seen
+
+
+async def replace_a_live_leader(machines: Machines) -> Load:
+    """A machine that is up, and leads, is replaced."""
+    await machines.begin(3)
+    at = machines.url("n1", "n2", "n3")
+    async with loaded(machines, "n1", "n2", "n3") as seen:
+        leader = await machines.leader(at)
+        await join(machines, "n4", leader)
+        await machines.member("replace", leader, "n4", "--yes", at=at)
+        assert await machines.members(at) == {"n1", "n2", "n3", "n4"} - {leader}
+    return seen
+
+
+async def move_a_member(machines: Machines) -> Load:
+    """A member gets other addresses; no other node restarts."""
+    await machines.begin(3)
+    at = machines.url("n1", "n2", "n3")
+    async with loaded(machines, "n1", "n2", "n3") as seen:
+        leader = await machines.leader(at)
+        name = next(one for one in ("n1", "n2", "n3") if one != leader)
+        moves = machines[name]
+        await moves.stop()
+        moves.ports = free_ports(3)
+        moves.write(*(machines[one] for one in ("n1", "n2", "n3") if one != name))
+        await moves.start()
+        await machines.member(
+            "move",
+            name,
+            "--peer",
+            moves.peer,
+            "--client",
+            moves.client,
+            "--http",
+            moves.http,
+            at=at,
+        )
+        await moves.serves()
+        listed = (await machines.member("list", "--json", at=at)).json["members"]
+        assert {one["name"]: one["client"] for one in listed}[name] == moves.client
+    return seen
+
+
+async def a_leader_dies_amid_a_change(machines: Machines) -> Load:
+    """The leader is killed right behind the beginning of a change: the next one ends it."""
+    await machines.begin(3)
+    at = machines.url("n1", "n2", "n3")
+    async with loaded(machines, "n1", "n2", "n3") as seen:
+        leader = await machines.leader(at)
+        other = next(one for one in ("n1", "n2", "n3") if one != leader)
+        await join(machines, "n4", other)
+        await machines.member("add", "n4", "--no-wait", at=at)
+        await machines[leader].kill()
+
+        async def ended() -> bool:
+            found = await machines.typed("member", "list", "--json", at=at)
+            return found.code == 0 and not found.json["wanted"]
+
+        await eventually(ended, "the change does not end")
+        members = await machines.members(at)
+        assert members in ({"n1", "n2", "n3", "n4"}, {"n1", "n2", "n3"}), members
+        await machines[leader].start()
+        await machines[leader].serves()
+    return seen
+
+
+async def all_machines_are_replaced(machines: Machines) -> Load:
+    """Each of three machines is replaced, one after the other; the clients know none of the new
+    ones by their URL, and lose none of their connections' news."""
+    await machines.begin(3)
+    async with loaded(machines, "n1", "n2", "n3") as seen:
+        now = ["n1", "n2", "n3"]
+        for number in (4, 5, 6):
+            at = machines.url(*now)
+            old, new = now[0], f"n{number}"
+            await join(machines, new, now[1])
+            await machines.member("replace", old, new, "--yes", at=at)
+            await machines[old].kill()
+            now = [*now[1:], new]
+            await machines[new].serves()
+        assert await machines.members(machines.url(*now)) == {"n4", "n5", "n6"}
+        begun = len(seen.confirmed)
+
+        async def goes_on() -> bool:
+            return len(seen.confirmed) > begun
+
+        await eventually(goes_on, "the clients did not find the new members")
+    return seen
+
+
+async def a_change_is_undone(machines: Machines) -> Load:
+    """The new node dies before it is level: the change is given up."""
+    await machines.begin(3)
+    at = machines.url("n1", "n2", "n3")
+    async with loaded(machines, "n1", "n2", "n3") as seen:
+        await join(machines, "n4", "n1")
+
+        async def waits() -> bool:
+            listed = (await machines.member("list", "--json", at=at)).json
+            return [one["name"] for one in listed["waiting"]] == ["n4"]
+
+        await eventually(waits, "n4 does not wait to join")
+        machines["n4"].pause()
+        await machines.member("add", "n4", "--no-wait", at=at)
+        refused = await machines.typed("member", "remove", "n3", "--yes", at=at)
+        assert refused.code == 1
+        assert "is under way; wait for its end, or undo it" in refused.err
+        await machines.member("undo", at=at)
+        assert await machines.members(at) == {"n1", "n2", "n3"}
+    return seen
+
+
+STORIES: Final[dict[str, Callable[[Machines], Awaitable[Load]]]] = {
+    story.__name__.replace("_", " "): story
+    for story in (
+        grow_one_to_three,
+        grow_three_to_five_and_back,
+        replace_a_dead_one,
+        replace_a_live_leader,
+        move_a_member,
+        a_leader_dies_amid_a_change,
+        all_machines_are_replaced,
+        a_change_is_undone,
+    )
+}
+"""Every story, by its name for people."""

@@ -105,6 +105,11 @@ class Machine:
                 process.send_signal(number)
             await asyncio.wait_for(process.wait(), READY_S)
 
+    def pause(self) -> None:
+        """Stop the process in its tracks, as a machine that hangs."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
     async def kill(self) -> None:
         """Lose the machine."""
         await self.stop(signal.SIGKILL)
@@ -204,7 +209,7 @@ class Machines:
 
 @dataclass
 class Load:
-    """What a publisher and a consumer have seen."""
+    """The record of a publisher and a consumer."""
 
     confirmed: set[int] = field(default_factory=set)
     came: set[int] = field(default_factory=set)

@@ -22,7 +22,7 @@ ABOUT = {"type": "about", "peer": "h:1", "client": "h:2", "http": "h:3"}
 
 
 def journal_frame(journal: bytes = JOURNAL) -> dict[str, Any]:
-    """What a member says of its journal first of all."""
+    """The frame in which a member says which journal it has."""
     return {
         "type": "journal", "journal": journal, "opens": 1, "open_id": journal, "state": 0,
         "term": 0, "index": 0, "rows": [], "connected": [],
@@ -30,7 +30,7 @@ def journal_frame(journal: bytes = JOURNAL) -> dict[str, Any]:
 
 
 class Scene:
-    """Nodes on loopback, of which each follows those that it is told to."""
+    """Nodes on loopback, of which each follows those that a test names."""
 
     def __init__(self, names: str) -> None:
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
