@@ -95,6 +95,7 @@ class Core(Admission):
             "mark": self.on_mark,
             "differs": self.on_differs,
             "state_wanted": self.on_state_wanted,
+            "skipped": self.on_skipped,
         }
 
     # --- start ---
@@ -128,6 +129,7 @@ class Core(Admission):
         if index:
             self.last_applied = index
             self.commit_index = max(self.commit_index, index)
+            self.skipping.applied_from = index
         self.look_at_note(index)
 
     # --- what others may read ---
@@ -405,6 +407,12 @@ class Core(Admission):
             progress.differs = False  # If it differs all the same, it asks again.
         return self.replication.snapshot_acknowledged(node, message)
 
+    def on_skipped(self, node: PeerNode, message: Message) -> bool:
+        """A leader tells of an entry that it has skipped."""
+        if message["term"] >= self.term and self.role != LEADER:
+            self.skipping.on_skipped(node, message, self.last_applied)
+        return False
+
     def members_by_name(self) -> list[PeerNode]:
         """The other members in the order of their names."""
         return sorted(self.nodes, key=lambda node: node.id)
@@ -440,7 +448,7 @@ class Core(Admission):
                 raise RaftStopped(
                     f"raft: snapshot {index} was installed, but {self.last_applied} is applied"
                 )
-            self.last_applied = index
+            self.last_applied = self.skipping.applied_from = index
             self.state_replaced(index)
             self.submissions.jumped(index)
             leader = self.leader
@@ -486,6 +494,8 @@ class Core(Admission):
         self.equality.begin()
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)
+        for node in self.nodes:
+            self.skipping.tell(node, self.term)
         no_op_index = self.log.last_index + 1
         self._counted_index = self.commit_index
         # Counted from here on: what this leader still has to get committed.
@@ -503,6 +513,8 @@ class Core(Admission):
         super().connected(node)
         self.outbox.forget(node)
         self.replication.connected(node, self.lease.round)
+        if self.role == LEADER:
+            self.skipping.tell(node, self.term)
         self.ask_turn()
 
     def disconnected(self, node: PeerNode, *, replaced: bool = False) -> None:
