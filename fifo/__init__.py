@@ -4,6 +4,9 @@
 is imported separately. Owns the public names; must not know how they work, or a node.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from fifo import blocking
 from fifo.client import (
     AckRetriesExhausted,
@@ -83,20 +86,57 @@ from fifo.client import (
     Verdict,
     connect,
 )
-from fifo.worker import (
-    App,
-    BadTask,
-    CannotLoad,
-    ChildDied,
-    Depends,
-    Middleware,
-    Retry,
-    Run,
-    Task,
-    TaskError,
-    TimeLimit,
-    Worker,
+
+if TYPE_CHECKING:
+    from fifo.worker import (
+        App,
+        BadTask,
+        CannotLoad,
+        ChildDied,
+        Depends,
+        Middleware,
+        Retry,
+        Run,
+        Task,
+        TaskError,
+        TimeLimit,
+        Worker,
+    )
+
+_OF_WORKERS: Final = frozenset(
+    {
+        "App",
+        "BadTask",
+        "CannotLoad",
+        "ChildDied",
+        "Depends",
+        "Middleware",
+        "Retry",
+        "Run",
+        "Task",
+        "TaskError",
+        "TimeLimit",
+        "Worker",
+    }
 )
+"""Names that are loaded when they are first asked for: who only publishes runs no worker."""
+
+
+if not TYPE_CHECKING:  # A type checker goes by the imports above, and knows what is not there.
+
+    def __getattr__(name: str) -> Any:
+        """Load one of those names, or `fifo.worker` itself."""
+        if name == "worker":
+            return import_module("fifo.worker")
+        if name not in _OF_WORKERS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module("fifo.worker"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        """All names, those that are not loaded yet too."""
+        return sorted({*globals(), *_OF_WORKERS})
+
 
 __all__ = [
     "connect",

@@ -392,6 +392,7 @@ class Node:
             clock=env.clock,
             rng=env.rng,
             apply=self.broker.apply,
+            skip=self.broker.skip,
             before_sync=self.broker.carry_out,
             wake=self._turns.ask,
             on_role=self._on_role,

@@ -41,6 +41,8 @@ class Figures:
 
     def __init__(self) -> None:
         self.begin_ns = self.end_ns = 0
+        self.kill_ns = 0
+        """When a leader is killed; 0: never."""
         self.messages = 0
         self.pause_s = 0.0
         self._last_ns = 0
@@ -56,8 +58,11 @@ class Figures:
             self._times_us[_rounded((now_ns - sent_ns) // 1_000)] += messages
 
     def pause(self, since_ns: int) -> None:
-        """Keep the time since an instant, if it is the longest."""
-        self.pause_s = max(self.pause_s, (time.monotonic_ns() - since_ns) / 1e9)
+        """Keep the time since an instant if it is the longest; one that ended before the leader was
+        killed is none of the kill's."""
+        now_ns = time.monotonic_ns()
+        if now_ns >= self.kill_ns:
+            self.pause_s = max(self.pause_s, (now_ns - since_ns) / 1e9)
 
     async def watch(self) -> None:
         """Wait for both instants, and take the CPU time between them."""
@@ -203,7 +208,7 @@ class Load:
             self._figures.count(sent_ns, len(self._names))
 
     async def _survive(self, client: fifo.Client) -> None:
-        """Publish one by one; the longest time without a confirm."""
+        """Publish one by one; the longest time without a confirm from the kill on."""
         before = time.monotonic_ns()
         while True:
             try:
@@ -237,6 +242,7 @@ async def work(job: dict[str, Any]) -> None:
         print(json.dumps({"ready": True}), flush=True)
         times = json.loads(await _line())
         figures.begin_ns, figures.end_ns = times["begin_ns"], times["end_ns"]
+        figures.kill_ns = times["kill_ns"]
         await _all((figures.watch(), load.run()))
         print(json.dumps(figures.shown()), flush=True)
         await _line()

@@ -37,6 +37,9 @@ from fifo.machine.verbs import (
 )
 from fifo.words.codes import RefusalCode
 
+_SKIPPED = -1
+"""A fact of the running hash that only a skipped entry has: no count is negative."""
+
 
 class Meta(NamedTuple):
     """The context of an entry. `area` is its body area: offsets in commands are relative to it."""
@@ -95,6 +98,12 @@ class Machine(ReadSide):
         """Apply a batch of one."""
         outcome = self.apply_batch(meta, (command,))
         return outcome.replies[0], outcome.effects
+
+    def skip(self, index: int, checksum: int) -> None:
+        """Pass over an entry whose application raises. Nothing changes but the running hash, which
+        tells a replica that skipped it from one that applied it."""
+        facts = [index, checksum, _SKIPPED]
+        self.state.running_hash = running_hash.fold(self.state.running_hash, facts, (), ())
 
     def next_due_ms(self) -> int | None:
         """The earliest cluster time at which a tick would do something other than lock timeouts."""

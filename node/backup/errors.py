@@ -33,3 +33,16 @@ class RestoreRefused(BackupError):
 
 class RebuildRefused(BackupError):
     """A rebuild that would lose more than it must, or cannot be done; nothing has been changed."""
+
+
+class SkipRefused(BackupError):
+    """An entry that must not be skipped; nothing has been changed."""
+
+
+class EntryRaises(BackupError):
+    """An entry that cannot be applied here. `cause` is what its application raised."""
+
+    def __init__(self, index: int, cause: Exception) -> None:
+        super().__init__(f"entry {index} cannot be applied: {type(cause).__name__}: {cause}")
+        self.index = index
+        self.cause = cause

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fifo.machine.contract import Machine, SnapshotError, live_entries, snapshot_chunks
-from node.backup.errors import RebuildRefused
+from node.backup.errors import EntryRaises, RebuildRefused
 from node.backup.file import About, Backup, BackupWriter
+from node.broker import entry
 from node.broker.machine_host import MachineHost
 from node.config import to_toml
 from node.journal import limits as journal_limits
 from node.journal.journal import Journal
 from node.journal.recovery.open import may_begin
+from node.journal.skips import checksum_of
 from node.raft import command_of
 
 if TYPE_CHECKING:
@@ -114,8 +116,8 @@ def write(
 ) -> tuple[Backup, Losses]:
     """Write the state at the end of a log as a backup. Raises BackupError and JournalError, and
     leaves nothing then. `now_ms`: the time of a log that has no entry left to say one."""
-    host = MachineHost(Machine(), lambda index: memoryview(journal.log.read(index))[1:])
-    wall_ms = _applied(journal, host) or now_ms
+    host = host_of(journal)
+    wall_ms = applied(journal, host, journal.log.last_index) or now_ms
     about = About(
         cluster=config.name,
         node=name,
@@ -139,9 +141,14 @@ def write(
     return made, Losses(end, journal.log.commit_hint(), wall_ms)
 
 
-def _applied(journal: Journal, host: MachineHost) -> int:
-    """Apply the newest snapshot and all entries behind it. The wall time of the last one; 0 where
-    no entry says it."""
+def host_of(journal: Journal) -> MachineHost:
+    """A machine at the beginning, for `applied`."""
+    return MachineHost(Machine(), lambda index: memoryview(journal.log.read(index))[1:])
+
+
+def applied(journal: Journal, host: MachineHost, last: int) -> int:
+    """Apply the newest snapshot and the entries behind it, up to `last`. The wall time of the last
+    one; 0 where no entry says it."""
     meta, first, wall_ms = journal.snapshot, 1, 0
     if meta is not None:
         try:
@@ -150,12 +157,24 @@ def _applied(journal: Journal, host: MachineHost) -> int:
         except SnapshotError as error:
             raise RebuildRefused(f"the snapshot {meta.name} cannot be read: {error}") from error
         first = meta.index + 1
-    for index in range(first, journal.log.last_index + 1):
+    for index in range(first, last + 1):
         command = journal.log.read(index)
         if command.startswith(_COMMAND):
-            unpacked, _, _ = host.apply(index, memoryview(command)[len(_COMMAND) :])
-            wall_ms = unpacked.wall_ms
+            wall_ms = _apply(journal, host, index, command)
     return wall_ms
+
+
+def _apply(journal: Journal, host: MachineHost, index: int, command: bytes) -> int:
+    """Apply an entry as the node would, or skip it. Its wall time."""
+    payload, skip = memoryview(command)[len(_COMMAND) :], journal.skips.get(index)
+    if skip is not None and skip.checksum == checksum_of(journal.log.term_at(index), command):
+        host.skip(index, payload, skip)
+        return entry.wall_of(payload)
+    try:
+        unpacked, _, _ = host.apply(index, payload)
+    except Exception as error:
+        raise EntryRaises(index, error) from error
+    return unpacked.wall_ms
 
 
 def _state_of(journal: Journal, meta: SnapshotMeta) -> Iterator[bytes]:

@@ -42,6 +42,7 @@ from node.broker.turns import Turns
 from node.broker.upgrade import Upgrade
 from node.broker.views import View
 from node.config import LimitSettings
+from node.journal.skips import Skip
 from node.raft import Mark, RaftNode, Seldom
 
 logger = logging.getLogger(__name__)
@@ -209,6 +210,12 @@ class Broker:
             self.clock.follow(unpacked.stamp_ms)
         else:
             self.leadership.applied(index, batch, outcome)
+
+    def skip(self, index: int, term: int, payload: memoryview, skip: Skip) -> None:
+        """Pass over one committed entry, on every node: nothing of it is done, none is answered."""
+        if self._pins is not None and index > self._pins.awaits:
+            self._pins.reaches(index)
+        self.host.skip(index, payload, skip)
 
     # --- one turn ---------------------------------------------------------------------------------
 

@@ -90,6 +90,16 @@ def stamp_of(payload: memoryview) -> int:
     return _header(payload)[2]
 
 
+def wall_of(payload: memoryview) -> int:
+    """The wall time of an entry, for people; 0 where its header cannot be read."""
+    try:
+        _header(payload)
+    except EntryUnreadable:
+        return 0
+    wall_ms: int = _HEADER.unpack_from(payload)[5]
+    return wall_ms
+
+
 def _header(payload: memoryview) -> tuple[int, int, int, int]:
     if len(payload) < HEADER_BYTES:
         raise EntryUnreadable(f"entry: {len(payload)} bytes, at least {HEADER_BYTES} expected")

@@ -27,6 +27,7 @@ from fifo.words.versions import STATES_COMPARED
 from node.broker import entry
 from node.broker.audit import NOTE, Auditing, Note
 from node.broker.limits import DIGEST_MS
+from node.journal.skips import Skip
 from node.raft import MARK_ENTRIES, Mark
 
 __all__ = ["MachineHost"]
@@ -111,6 +112,20 @@ class MachineHost:
         outcome = self.machine.apply_batch(meta, batch)
         assert len(outcome.replies) == len(batch), "every command has one reply"
         return unpacked, batch, outcome
+
+    def skip(self, index: int, payload: memoryview, skip: Skip) -> None:
+        """Pass over an entry whose application raises on every member; the audit log says so."""
+        if index >= self._next_mark:
+            self._mark(index)
+        self.machine.skip(index, skip.checksum)
+        left, self._noted_last = self._noted_last, None
+        notes = [] if left is None else [left._replace(outcome="its entry was skipped")]
+        what = {"index": index, "checksum": f"{skip.checksum:08x}"}
+        notes.append(Note(skip.by, "", "", "skip_entry", None, what))
+        if self.auditing is not None:
+            lines = [(place, note, None) for place, note in enumerate(notes)]
+            wall_ms = entry.wall_of(payload)
+            self.auditing.applied(index, wall_ms, lines, [{} for _ in lines])
 
     def _mark(self, index: int) -> None:
         """Pass on the mark between the last entry applied and entry `index`: entries of Raft's own

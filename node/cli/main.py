@@ -23,6 +23,7 @@ from node.cli import (
     backup,
     cluster,
     config,
+    entry,
     look,
     member,
     message,
@@ -65,6 +66,7 @@ app.add_typer(message.app, name="message")
 app.add_typer(backup.app, name="backup", epilog="Example: fifo backup --to orders.backup")
 app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(member.app, name="member")
+app.add_typer(entry.app, name="entry", epilog="Example: fifo entry show --config cluster.toml")
 for command, example in (
     (serve, "fifo serve --config cluster.toml --node n1"),
     (status, "fifo status --json"),

@@ -75,7 +75,7 @@ def rebuild(
     ends = _given(cluster, end or ())
     path = to or Path(f"{source}.rebuilt")
     logging.getLogger("node").addHandler(logging.NullHandler())
-    _refuse_running(cluster)
+    refuse_running(cluster)
     try:
         with remains(OsStorage(member.data_dir), cluster, source) as journal:
             ends[source] = end_of(journal)
@@ -124,7 +124,7 @@ def _beside(cluster: ClusterConfig, source: str, gone: list[str]) -> dict[str, E
     return found
 
 
-def _refuse_running(cluster: ClusterConfig) -> None:
+def refuse_running(cluster: ClusterConfig) -> None:
     """Raise CliError where a member answers: it has to stand still while logs are compared."""
 
     async def look() -> list[NodeConfig]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from node.journal import limits, passport, wrong_state
+from node.journal import limits, passport, skips, wrong_state
 from node.journal.commands import CommandCache
 from node.journal.damage import Rewrite
 from node.journal.errors import JournalRefused, SnapshotFailed
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from node.journal.passport import Keeper, Passport
     from node.journal.recovery.open import RecoveredJournal
     from node.journal.scrub import Piece
+    from node.journal.skips import Skip
     from node.journal.snapshots.store import BodyHold, SnapshotStats
 
 __all__ = ["Entry", "Journal", "JournalStats"]
@@ -114,6 +115,8 @@ class Journal:
         self.wrong_state = wrong_state.read(storage)
         """The note that the state of these snapshots is wrong; None: it is not known to be."""
         self._replaced = False
+        self.skips = skips.read(storage)
+        """Entries that no state of this node has applied, by index."""
 
     @classmethod
     def open(
@@ -167,6 +170,13 @@ class Journal:
         self._failstop.check()
         self.wrong_state, self._replaced = wrong, False
         return Job(lambda: wrong_state.write(self._storage, wrong))
+
+    def skipping(self, skip: Skip) -> Job[None]:
+        """The job that notes durably that an entry is skipped, for any thread."""
+        self._failstop.check()
+        self.skips[skip.index] = skip
+        kept = list(self.skips.values())
+        return Job(lambda: skips.write(self._storage, kept))
 
     def state_replaced(self, index: int) -> None:
         """The state is now that of a sound snapshot of entry `index`: the next `release` lets go

@@ -181,7 +181,7 @@ PROTOCOL_OF_CHANGES: Final = 5
 heard, and either of a pair dials."""
 
 TOLD_TYPES: Final = frozenset(
-    {"versions", "journal", "verdict", "about", "entry_wanted", "entry_found"}
+    {"versions", "journal", "verdict", "about", "entry_wanted", "entry_found", "skipped"}
 )
 """Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
 
@@ -279,6 +279,10 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     "state_wanted": (30, (("term", _uint), ("above", _uint))),
     "entry_wanted": (35, (("index", _uint), ("term", _uint))),
     "entry_found": (36, (("index", _uint), ("term", _uint))),
+    "skipped": (
+        37,
+        (("term", _uint), ("index", _uint), ("checksum", _uint), ("by", _label)),
+    ),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (

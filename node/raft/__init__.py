@@ -54,6 +54,7 @@ from node.raft.limits import MARK_ENTRIES
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, check_members
 from node.raft.room import Room
+from node.raft.skipping import is_own_cause
 from node.raft.transfer import TransferRefused
 
 __all__ = [
@@ -112,4 +113,5 @@ __all__ = [
     "RecoverRefused",
     "check_members",
     "command_of",
+    "is_own_cause",
 ]

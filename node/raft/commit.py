@@ -7,6 +7,7 @@ peer is sent next (`replication.py`) or which member leads (`elections.py`).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from node.journal.io.readers import LogReader
@@ -14,8 +15,9 @@ from node.peers import limits as peers_limits
 from node.peers.message import COMMAND_BYTE, known_command
 from node.raft import limits
 from node.raft.elections import Elections
-from node.raft.errors import RaftStopped, describe
+from node.raft.errors import RaftStopped
 from node.raft.pysyncobj.library import LEADER
+from node.raft.skipping import Skipping, why_it_raised
 from node.raft.submissions import Submissions
 
 if TYPE_CHECKING:
@@ -28,9 +30,11 @@ class CommitPath(Elections):
     """The part of a core that moves entries forward."""
 
     submissions_class = Submissions
+    skipping_class = Skipping
 
     def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         self._apply = environment.apply
+        self._skip = environment.skip
         self._apply_most = limits.APPLY_ENTRIES_PER_TURN
         """Upper bound of entries applied in the next turn, from the time that the last ones took.
         """
@@ -47,12 +51,22 @@ class CommitPath(Elections):
         """When the next tick of a leader is due without news or a heartbeat."""
         super().__init__(config, environment)
         self.submissions = self.submissions_class(config, self.counters)
+        self.skipping = self.skipping_class(
+            environment.journal,
+            environment.workers.notes,
+            send=self.outbox.send_at_once,
+            fail=self.fail,
+        )
         self._reader = LogReader(
             environment.journal.log,
             environment.workers.reads,
             environment.wake,
             last=lambda: self.commit_index,
         )
+
+    @abstractmethod
+    def fail(self, error: Exception) -> None:
+        """Remember why this node has to stop."""
 
     # --- the log ---
 
@@ -204,10 +218,14 @@ class CommitPath(Elections):
     def apply_entry(self, command: bytes, index: int = 0, term: int = 0) -> None:
         """Apply an entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""
         if command.startswith(COMMAND_BYTE):
+            skip = self.skipping.found(index, term, command) if self.skipping.known else None
             try:
-                self._apply(index, term, memoryview(command)[1:])
+                if skip is None:
+                    self._apply(index, term, memoryview(command)[1:])
+                else:
+                    self._skip(index, term, memoryview(command)[1:], skip)
             except Exception as error:
-                raise RaftStopped(f"raft: applying entry {index}: {describe(error)}") from error
+                raise RaftStopped(why_it_raised(index, term, command, error)) from error
         elif not known_command(command):
             raise RaftStopped(f"raft: entry {index} has unknown type {bytes(command[:1])!r}")
 

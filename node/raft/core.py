@@ -101,6 +101,7 @@ class Core(Changing):
             "mark": self.on_mark,
             "differs": self.on_differs,
             "state_wanted": self.on_state_wanted,
+            "skipped": self.on_skipped,
         }
 
     # --- start ---
@@ -134,6 +135,7 @@ class Core(Changing):
         if index:
             self.last_applied = index
             self.commit_index = max(self.commit_index, index)
+            self.skipping.applied_from = index
         self.look_at_note(index)
 
     # --- what others may read ---
@@ -417,6 +419,12 @@ class Core(Changing):
             progress.differs = False  # If it differs all the same, it asks again.
         return self.replication.snapshot_acknowledged(node, message)
 
+    def on_skipped(self, node: PeerNode, message: Message) -> bool:
+        """A leader tells of an entry that it has skipped."""
+        if message["term"] >= self.term and self.role != LEADER:
+            self.skipping.on_skipped(node, message, self.last_applied)
+        return False
+
     def members_by_name(self) -> list[PeerNode]:
         """The other members in the order of their names."""
         return sorted(self.nodes, key=lambda node: node.id)
@@ -454,7 +462,7 @@ class Core(Changing):
                 raise RaftStopped(
                     f"raft: snapshot {index} was installed, but {self.last_applied} is applied"
                 )
-            self.last_applied = index
+            self.last_applied = self.skipping.applied_from = index
             self.state_replaced(index)
             self.submissions.jumped(index)
             leader = self.leader
@@ -500,6 +508,8 @@ class Core(Changing):
         self.equality.begin()
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)
+        for node in self.nodes:
+            self.skipping.tell(node, self.term)
         no_op_index = self.log.last_index + 1
         self._counted_index = self.commit_index
         # Counted from here on: what this leader still has to get committed.
@@ -518,6 +528,8 @@ class Core(Changing):
         self.outbox.forget(node)
         if node in self.replication.peers:
             self.replication.connected(node, self.lease.round)
+        if self.role == LEADER:
+            self.skipping.tell(node, self.term)
         self.ask_turn()
 
     def disconnected(self, node: PeerNode, *, replaced: bool = False) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from node.journal.journal import Journal
+    from node.journal.skips import Skip
     from node.peers.message import Message, PeerNode
     from node.peers.transport import Receiver
     from node.raft.configuration import Configuration
@@ -121,6 +122,9 @@ class RaftEnvironment:
     on_role: Callable[[str, int], None]
     """Called with role and term at every change, before anything of the new role happens; entries
     are accepted once it has reported "leader"."""
+    skip: Callable[[int, int, memoryview, Skip], None] = lambda index, term, payload, skip: None
+    """Called instead of `apply`, with the same and the order to skip it, for an entry whose apply
+    raises: the state has to know that it was passed over."""
     source: StateSource | None = None
     """Owner of the state that is applied to: what the newest snapshot holds is handed to it at the
     start, before the first entry. None: no snapshots are taken or installed."""

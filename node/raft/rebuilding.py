@@ -61,10 +61,6 @@ class Rebuilding(CommitPath):
         if self.journal.wrong_state is not None:
             self.journal.state_replaced(index)
 
-    @abstractmethod
-    def fail(self, error: Exception) -> None:
-        """Remember why this node has to stop."""
-
     def _note_wrong(self, index: int) -> None:
         """Have the disk know it too, and with it every start."""
         job = self.journal.marking_wrong(WrongState(index, self.last_applied))

@@ -57,6 +57,17 @@ async def test_a_confirm_that_never_comes_is_the_pause_up_to_the_end() -> None:
     assert figures.pause_s >= 0.015
 
 
+def test_a_pause_that_ended_before_the_leader_was_killed_is_none_of_the_kill() -> None:
+    figures = driver.Figures()
+    now_ns = time.monotonic_ns()
+    figures.kill_ns = now_ns + 60 * 10**9
+    figures.pause(now_ns - 10**9)
+    assert figures.pause_s == 0.0
+    figures.kill_ns = now_ns
+    figures.pause(now_ns - 10**6)
+    assert 0.001 <= figures.pause_s < 1.0
+
+
 def test_the_table_has_medians_their_ratio_and_a_dash_where_a_row_did_not_run() -> None:
     old, new = Checkout("old", Path("old"), "python"), Checkout("new", Path("new"), "python")
     rows = [row for row in ROWS if row.name.startswith("window") or row.name.endswith("auto")]

@@ -21,6 +21,9 @@ KEPT_ENTRIES = 40
 
 ITEMS_PER_STEP = 8
 
+SKIPPED = b"skipped"
+"""The payload of an entry that was skipped, in the state of each member."""
+
 
 def lies_in_the_log(index: int, applied_index: int) -> bool:
     """Whether the state after `applied_index` points to the payload of `index`."""

@@ -32,11 +32,12 @@ from node.testing.disk import Image, PowerCut, ProcessDisk, SimStorage
 from tests.support import raft_probe
 from tests.support.raft_checks import Checks
 from tests.support.raft_network import Frame, Network, SimTransport
-from tests.support.raft_state import SimState
+from tests.support.raft_state import SKIPPED, SimState, lies_in_the_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from node.journal.skips import Skip
 
 CLUSTER = b"simulated-world!"
 SMALL_JOURNAL = JournalLimits(segment_bytes=16_384, cache_bytes=4_096)
@@ -200,6 +201,7 @@ class SimNode:
                 clock=self.clock,
                 rng=random.Random(self._world.rng.getrandbits(64)),
                 apply=self._apply,
+                skip=self._skip,
                 before_sync=lambda: None,
                 wake=self.wake,
                 on_role=lambda role, term: self.roles.append((role, term)),
@@ -411,6 +413,12 @@ class SimNode:
             self.half_changed = False
         self.state.applied.append((index, term, content))
         self._world.checks.applied(self, index, term, content)
+
+    def _skip(self, index: int, term: int, payload: memoryview, skip: Skip) -> None:
+        """Apply another entry in its place: members that differ in it are found."""
+        assert not lies_in_the_log(index, index), "the state would point to what was skipped"
+        self.state.applied.append((index, term, SKIPPED))
+        self._world.checks.applied(self, index, term, SKIPPED)
 
 
 class World:

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.journal import notebook, passport, wrong_state
+from node.journal import notebook, passport, skips, wrong_state
 from node.journal.entry_store import EntryStore
 from node.journal.errors import JournalDamaged, JournalWhole
 from node.journal.io.storage import OpenFiles
@@ -107,6 +107,7 @@ def holds_nothing(storage: Storage) -> bool:
         *notebook.NAMES,
         *passport.NAMES,
         *wrong_state.NAMES,
+        *skips.NAMES,
     }
     names = (name for name in storage.listdir() if name not in others)
     return all(map(recovery_marker.is_set_aside, names))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from node.journal import notebook, passport, records, wrong_state
+from node.journal import notebook, passport, records, skips, wrong_state
 from node.journal.errors import (
     REMEDY,
     JournalDamaged,
@@ -145,6 +145,7 @@ class Recovery:
             *notebook.NAMES,
             *passport.NAMES,
             *wrong_state.NAMES,
+            *skips.NAMES,
         )
         return [name for name in names if name not in others and not is_set_aside(name)]
 
@@ -340,6 +341,7 @@ def is_journal_file(name: str) -> bool:
         name in (MARK_NAME, MARKER_NAME, RESERVE_NAME)
         or name in notebook.NAMES
         or name in passport.NAMES
+        or name in skips.NAMES
         or is_set_aside(name)
         or _is_ours(name.removesuffix(TEMPORARY_SUFFIX))
     )

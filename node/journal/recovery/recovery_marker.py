@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from node.journal import notebook
+from node.journal import notebook, skips
 from node.journal.errors import REMEDY, JournalDamaged
 from node.journal.record_files import TEMPORARY_SUFFIX
 from node.journal.reserve import RESERVE_NAME
@@ -81,7 +81,7 @@ def finish(storage: Storage, marker: Marker) -> tuple[Marker, int]:
     is now and how many files there were."""
     count = 0
     for name in storage.listdir():
-        kept = name in (MARKER_NAME, _TEMPORARY, RESERVE_NAME) or name in notebook.NAMES
+        kept = name in (MARKER_NAME, _TEMPORARY, RESERVE_NAME, *notebook.NAMES, *skips.NAMES)
         if not kept and not is_set_aside(name):
             storage.rename(name, f"{name}.lost-{marker.stamp}")
             count += 1

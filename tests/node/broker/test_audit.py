@@ -18,6 +18,7 @@ from node.broker.machine_host import MachineHost
 from node.journal import limits
 from node.journal.audit import AuditFiles
 from node.journal.io.jobs import Inline
+from node.journal.skips import Skip
 from tests.node.http.test_api import calling
 from tests.support.cluster import eventually, running
 from tests.support.users import EVERYTHING, user
@@ -148,6 +149,25 @@ def test_a_note_has_its_place_among_the_replies_and_may_end_an_entry() -> None:
     assert len(applied.lines) == 2
     assert applied.entry([*note[:-1], "begun"]) == [None]
     assert applied.lines[-1]["outcome"] == "begun"
+
+
+def test_an_entry_that_is_skipped_has_a_line_and_so_has_the_note_before_it() -> None:
+    applied = Applied()
+    applied.entry(["note", "ann", "there", "desk", "pause", "q", {}, ""])
+    payload = b"".join(entry.pack([], [], version=1, stamp_ms=1, wall_ms=1_790_000_000_000))
+    order = Skip(2, 0xAB12CD34, "bob on n1")
+    applied.host.skip(2, memoryview(payload), order)
+    assert [(line["id"], line["user"], line["verb"]) for line in applied.lines] == [
+        ("2.0", "ann", "pause"),
+        ("2.1", "bob on n1", "skip_entry"),
+    ]
+    assert applied.lines[0]["reason"] == "its entry was skipped"
+    assert applied.lines[1]["what"] == {"index": 2, "checksum": "ab12cd34"}
+    assert applied.lines[1]["outcome"] == "done"
+    assert applied.lines[1]["time"].startswith("2026")
+    applied.index = 2
+    applied.entry(commands.to_list(commands.Declare("q")))
+    assert len(applied.lines) == 2
 
 
 def test_a_note_is_short_whatever_is_asked() -> None:

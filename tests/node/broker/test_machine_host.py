@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fifo.machine import commands
+from fifo.machine.contract import Machine
 from node.broker import entry
-from node.broker.machine_host import _command
+from node.broker.machine_host import MachineHost, _command
+from node.journal.skips import Skip
 
 COMMANDS = [
     commands.Lead(7),
@@ -31,9 +33,43 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: type(one).__name__)
 def test_a_command_round_trips_through_the_log(command: commands.Command) -> None:
-    packed = [entry.pack_command(commands.to_list(command))]
-    payload = memoryview(b"".join(entry.pack(packed, [], version=1, stamp_ms=1, wall_ms=2)))
-    (plain,) = entry.unpack(payload).commands
+    (plain,) = entry.unpack(packed(command)).commands
     read = _command(plain)
     assert read == command
     assert repr(read) == repr(commands.from_list(commands.to_list(command)))
+
+
+def packed(*batch: commands.Command) -> memoryview:
+    """An entry of these commands."""
+    plain = [entry.pack_command(commands.to_list(one)) for one in batch]
+    return memoryview(b"".join(entry.pack(plain, [], version=1, stamp_ms=1, wall_ms=2)))
+
+
+def test_a_replica_that_skipped_an_entry_differs_from_one_that_applied_it() -> None:
+    """Also where the entry changes nothing; from others that skipped the same it does not."""
+    hosts = [MachineHost(Machine(), lambda index: memoryview(b"")) for _ in range(4)]
+    payload = packed()
+    orders = (None, Skip(7, 1, "ann"), Skip(7, 1, "bob"), Skip(7, 2, "ann"))
+    for host, order in zip(hosts, orders, strict=True):
+        host.apply(6, payload)
+        if order is None:
+            host.apply(7, payload)
+        else:
+            host.skip(7, payload, order)
+        host.apply(8, payload)
+    applied, skipped, the_same, another = (host.machine.running_hash for host in hosts)
+    assert skipped == the_same
+    assert len({applied, skipped, another}) == 3
+
+
+def test_a_mark_comes_before_an_entry_that_is_skipped_too() -> None:
+    marks: list[int] = []
+    host = MachineHost(
+        Machine(), lambda index: memoryview(b""), marked=lambda mark: marks.append(mark.index)
+    )
+    host.mark_entries = 10
+    for index in (9, 11, 12):
+        host.apply(index, packed())
+    host.skip(20, packed(), Skip(20, 1, "ann"))
+    host.apply(21, packed())
+    assert marks == [10, 20]

@@ -67,6 +67,9 @@ def small_disk(where: Path, size: int = TMPFS_BYTES) -> Iterator[None]:
 class Nodes:
     """Three `fifo serve` processes; n1 is the one that gets into trouble."""
 
+    module = "node"
+    """The program to run: fifo, or one with a mistake in it."""
+
     def __init__(self, config: ClusterConfig, folder: Path) -> None:
         self.config = config
         self.folder = folder
@@ -76,7 +79,7 @@ class Nodes:
 
     def start(self, name: str, *flags: str, file_bytes_max: int | None = None) -> None:
         """Start one; its log is kept apart for each start."""
-        command = [sys.executable, "-m", "node", "serve", "--config", str(self.config.path)]
+        command = [sys.executable, "-m", self.module, "serve", "--config", str(self.config.path)]
         command += flags
         limit = None
         if file_bytes_max is not None:

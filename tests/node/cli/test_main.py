@@ -41,6 +41,8 @@ PRINTS_DATA = {
     "restore",
     "verify",
     "doctor",
+    "entry show",
+    "entry skip",
     "audit",
     "bench",
     "cluster start",
@@ -72,7 +74,9 @@ PRINTS_DATA = {
 NOT_WATCHED = {
     "audit": "it grows at its end: --follow",
     "message scan": "it shows one index of the log",
-    **dict.fromkeys(("message show", "queue show"), "it shows one thing, and is no list"),
+    **dict.fromkeys(
+        ("entry show", "message show", "queue show"), "it shows one thing, and is no list"
+    ),
     "backup inspect": "it shows a file",
     "upgrade status": "it is a verdict, of every node",
     **dict.fromkeys(("doctor", "config check", "verify"), "it is a verdict"),
@@ -81,6 +85,7 @@ NOT_WATCHED = {
         ("apply", "bench", "cluster start", "consume", "move", "publish", "redrive", "restore"),
         "it acts",
     ),
+    "entry skip": "it acts",
     **{f"message {verb}": "it acts" for verb in MESSAGE.split()[2:] if verb != "scan"},
 }
 """Commands that print data and are no list that changes."""
@@ -112,6 +117,7 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]
     wanted += ["session end", "config check", "backup inspect", "upgrade status", "upgrade finish"]
+    wanted += ["entry show", "entry skip"]
     wanted += [f"message {verb}" for verb in MESSAGE.split()]
     wanted += single.split()
     assert sorted(wanted) == sorted(" ".join(words) for words in ALL)

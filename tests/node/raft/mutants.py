@@ -22,6 +22,7 @@ from tests.node.raft import (
     test_recover,
     test_repairs,
     test_room,
+    test_skipping,
     test_slow_disk,
     test_snapshot_hazards,
     test_switches,
@@ -46,6 +47,7 @@ _TABLES = (
     test_identity.RULES,
     test_wrong_state.RULES,
     test_room.RULES,
+    test_skipping.RULES,
 )
 _WITH_LOSSES = {core for _, core in test_recover.RULES}
 

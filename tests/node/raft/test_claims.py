@@ -18,6 +18,7 @@ from tests.node.raft import (
     test_recover,
     test_repairs,
     test_room,
+    test_skipping,
     test_slow_disk,
     test_snapshot_hazards,
     test_switches,
@@ -45,6 +46,7 @@ SCENARIOS = [
         test_identity.RULES,
         test_wrong_state.RULES,
         test_room.RULES,
+        test_skipping.RULES,
     )
     for scenario, mutant in table
 ] + [(scenario.__name__, mutant) for scenario, mutant in test_switches.SCENARIOS]

@@ -6,7 +6,7 @@ import { confirm } from "./dialogs.js";
 import { h } from "./dom.js";
 import { clock, forms, plural, span } from "./format.js";
 import { copyTo, delay, edit, moveTo } from "./edit.js";
-import { bar, holder, holderText } from "./queue.js";
+import { bar, holder, holderText } from "./lock.js";
 import { remember, state } from "./state.js";
 
 const ID = /^\d+\.\d+\.\d+$/;

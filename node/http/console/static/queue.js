@@ -5,6 +5,7 @@ import { chip, lines, timeline } from "./charts.js";
 import { confirm } from "./dialogs.js";
 import { h } from "./dom.js";
 import { clock, count, plural, short, span } from "./format.js";
+import { bar, holder, holderText } from "./lock.js";
 import { actions, find, found, lookFor } from "./message.js";
 import { setAside } from "./aside.js";
 import { lookAgain, remember, rowOf, state } from "./state.js";
@@ -73,21 +74,6 @@ function heading({ queue: one, may }) {
 
 // --- locks ---------------------------------------------------------------------------------------
 
-/** How a lock stands: renewed, past a third without a renewal, or late. */
-export function standing(remaining, lockMs) {
-  const left = lockMs ? remaining / lockMs : 0;
-  if (left >= 2 / 3) return ["ok", "renewed"];
-  return left >= 1 / 3 ? ["warn", "not renewed"] : ["bad", "late"];
-}
-
-export const bar = (remaining, lockMs) => {
-  const [css, word] = standing(remaining, lockMs);
-  const part = Math.max(0, Math.min(1, lockMs ? remaining / lockMs : 0));
-  return h("span", { class: `bar ${css}`, title: word },
-    h("i", { style: { width: `${(100 * part).toFixed(1)}%` } }),
-    h("span", { class: "bar-text" }, `${span(remaining)} left · ${word}`));
-};
-
 function lockBoard({ queue: one, locks, consumers: all, may, asked_ms_ago: age }) {
   const lockOf = (number) => all?.find((c) => c.consumer === number)?.lock_ms ?? one.spec.lock_ms;
   const held = (locks ?? []).map((lock) => ({ ...lock, remaining_ms: Math.max(0, lock.remaining_ms - age) }));
@@ -115,14 +101,6 @@ function lockBoard({ queue: one, locks, consumers: all, may, asked_ms_ago: age }
     h("p", { class: "legend" }, chip("ok", "renewed"), " more than two thirds left ", chip("warn", "not renewed"),
       " past a third without a renewal ", chip("bad", "late"), " less than a third left"));
 }
-
-export const holderText = (lock) => lock.client || lock.label || lock.tag || `consumer ${lock.consumer}`;
-
-export const holder = (lock) => [
-  h("b", null, holderText(lock)),
-  h("span", { class: "soft" }, [lock.address, lock.user && `user ${lock.user}`, lock.label !== holderText(lock) && lock.label]
-    .filter(Boolean).map((text) => ` · ${text}`).join("") || (lock.session ? "" : " · durable")),
-];
 
 // --- consumers -----------------------------------------------------------------------------------
 
