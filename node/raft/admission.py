@@ -511,10 +511,11 @@ class Admission(Rebuilding):
     def _recover(self, node: PeerNode, reason: str) -> None:
         """The folder is empty and its member was there before: get everything back."""
         logger.warning("event=journal_lost by=%s reason=%s", node.id, reason)
+        voters = [one.id for one in self.membership.voters]
+        if self._newest is not None or not self.config.joins:  # Else these are some of them.
+            rejoin.check_members(self.config.name, voters)
         self.journal.begin_recovery()
-        self.rejoin = rejoin.begin(
-            self.config.name, [one.id for one in self.membership.voters], self.rng
-        )
+        self.rejoin = rejoin.Rejoin(voters, self.rng)
         self._introduce()
 
     def _give_up(self, node: PeerNode, reason: str) -> None:

@@ -107,7 +107,7 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """No step can be taken before these learners are level with the leader."""
+    """No step can be taken before these are level with the leader."""
 
     names: tuple[str, ...]
 
@@ -196,13 +196,24 @@ def next_step(
     would stop a group of two. A dead one goes before another comes, so that one of three makes no
     four; one that is up goes after another has come, so that a majority never waits for one that is
     down and stays. The last voter goes after its successor has come, and a leader only as a
-    follower.
+    follower. No step is taken behind which no majority would be up.
     """
     if not current.wanted:
         return None
     behind = tuple(each.name for each in current.learners if each.name not in level)
     if behind:
         return Waits(behind)
+    step = _next_of_level(current, leader, up)
+    if isinstance(step, Configuration) and step.voters != current.voters:
+        there = {leader, *up, *(one.name for one in current.learners)}
+        away = tuple(one.name for one in step.voters if one.name not in there)
+        if len(step.voters) - len(away) < step.majority:
+            return Waits(away)
+    return step
+
+
+def _next_of_level(current: Configuration, leader: str, up: Collection[str]) -> Step:
+    """Return the next step where all learners are level."""
     going = [voter.name for voter in current.voters if voter.name not in current.wanted]
     others_going = [name for name in going if name != leader]
     dead = [name for name in others_going if name not in up]

@@ -18,7 +18,7 @@ from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from node.journal.journal import Journal
     from node.peers.message import Message
@@ -58,17 +58,10 @@ def check_members(name: str, others: Iterable[str]) -> None:
     )
 
 
-def begin(name: str, others: Collection[str], rng: random.Random) -> Rejoin:
-    """The way back of a node, beside these other voters. Raises `RecoverRefused`."""
-    check_members(name, others)
-    return Rejoin(others, rng)
-
-
 def at_start(config: RaftConfig, journal: Journal, rng: random.Random) -> Rejoin | None:
-    """Why a member that starts with this journal has no voice yet; None: it votes and counts.
-    Raises `RecoverRefused`."""
+    """Why a member that starts with this journal has no voice yet; None: it votes and counts."""
     if journal.recovering:
-        return begin(config.name, config.peers, rng)
+        return Rejoin(config.peers, rng)
     papers = journal.passport
     if papers is None or (papers.begun and not papers.copied):
         return None

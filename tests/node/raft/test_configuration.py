@@ -119,6 +119,14 @@ def test_one_that_is_up_goes_after_its_successor_has_come() -> None:
     assert names[1:3] == [["n1", "n2", "n3", "n4"], ["n1", "n2", "n4"]]
 
 
+def test_no_step_leaves_a_majority_that_is_not_up() -> None:
+    """One of the two that would be left has lost its journal: the one that goes is needed."""
+    current = begin(voters(3), Change(remove=("n2",)), ())
+    assert next_step(current, "n1", (), {"n2"}) == Waits(("n3",))
+    assert isinstance(next_step(current, "n1", (), {"n2", "n3"}), Configuration)
+    assert isinstance(next_step(current, "n1", (), {"n3"}), Configuration)
+
+
 def test_a_leader_hands_over_before_it_is_removed() -> None:
     current = begin(voters(3), Change(remove=("n1",)), ())
     assert next_step(current, "n1", (), {"n2", "n3"}) == HandOver(("n2", "n3"))
