@@ -299,9 +299,10 @@ class Admission(Rebuilding):
         if newest.wanted:
             self.roll.count = max(self.roll.count, limits.RECOVER_MEMBERS_MIN)
         own = self.config.name
-        news = False
+        gone, news = newest.was_removed, False
         for one in newest.members:
-            news |= one.name != own and self.roll.named(one.name, one.journal)
+            if one.name != own:
+                news |= self.roll.named(one.name, one.journal, gone=gone)
         if news:
             self._write()
         for node, said in list(self._said.items()):

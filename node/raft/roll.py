@@ -18,7 +18,7 @@ from node.journal.passport import FORMER_MAX, Known
 from node.raft import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from node.peers.message import Message
 
@@ -159,14 +159,16 @@ class Roll:
         if before is None or before[0] != journal or before[1:] < (term, index):
             self._acknowledged[name] = (journal, term, index)
 
-    def named(self, name: str, journal: bytes) -> bool:
-        """A configuration names this journal of a member. True where that is news: where it is
-        neither the one that is known nor one that the member had before."""
+    def named(self, name: str, journal: bytes, *, gone: Callable[[bytes], bool]) -> bool:
+        """A configuration names this journal of a member, which may be an old one: what was seen
+        since is not overruled by it, unless that journal is `gone`, of a member removed. True where
+        it is news."""
         known = self.known(name)
         if not journal or journal == known.journal or journal in known.former:
             return False
-        former = _former(known.former, (known.journal,)) if known.journal else known.former
-        self.others[name] = Known(journal, former=former)
+        if known.open_id and not gone(known.journal):
+            return False
+        self.others[name] = Known(journal, former=known.former)
         return True
 
     def first_seen(self, said: Said) -> Known:

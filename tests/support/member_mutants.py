@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from node.journal.passport import Known
 from node.raft import configuration as steps
 from node.raft.configuration import Configuration, HandOver
 from node.raft.core import Core
-from node.raft.roll import Standing, State
+from node.raft.roll import Roll, Standing, State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from node.journal.records import Entry
     from node.journal.snapshots.file import SnapshotMeta
@@ -125,6 +126,21 @@ class ChangesAmidRecovery(Core):
         return set()
 
 
+class _Obedient(Roll):
+    def named(self, name: str, journal: bytes, *, gone: Callable[[bytes], bool]) -> bool:
+        known = self.known(name)
+        if not journal or journal == known.journal:
+            return False
+        self.others[name] = Known(journal, former=(*known.former, known.journal))
+        return True
+
+
+class BelievesOldConfigurations(Core):
+    """A configuration overrules what was seen of a member since."""
+
+    roll_class = _Obedient
+
+
 class AsksItsFile(Core):
     """A member that lost its journal asks those that its file names."""
 
@@ -144,3 +160,26 @@ class LeavesChangesOfOthers(Core):
     def become_leader(self) -> None:
         super().become_leader()
         self.changes_due = False
+
+
+CORES: dict[str, type[Core]] = {
+    core.__name__: core
+    for core in (
+        PromotesTheFirst,
+        RemovesItself,
+        CountsLearners,
+        KeepsWhatIsCutOff,
+        ForgetsConfigurations,
+        SnapshotsWithoutMembers,
+        HearsMembersOnly,
+        LetsVotersIn,
+        HearsRemoved,
+        ChangesAtAnyTime,
+        ChangesAtOnce,
+        ChangesAmidRecovery,
+        BelievesOldConfigurations,
+        AsksItsFile,
+        LeavesChangesOfOthers,
+    )
+}
+"""Each mutant of this module, by its name."""

@@ -30,10 +30,16 @@ def make(
     node_class: NodeClass = RaftNode,
     names: str = "abc",
     snapshot_bytes: int = 1 << 30,
+    batch_bytes: int = 1 << 20,
 ) -> World:
     """A world whose journals have an identity, with all members up, which have begun."""
     world = World(
-        names, seed=seed, node_class=node_class, passports=True, snapshot_bytes=snapshot_bytes
+        names,
+        seed=seed,
+        node_class=node_class,
+        passports=True,
+        snapshot_bytes=snapshot_bytes,
+        batch_bytes=batch_bytes,
     ).start()
     world.run_until(lambda: not any(node.recovering for node in world.nodes.values()), 5.0)
     return world
@@ -395,6 +401,27 @@ def a_healthy_journal_is_not_given_up(node_class: NodeClass = RaftNode) -> None:
 # --- when a change may begin, and go on ---
 
 
+def an_old_configuration_gives_no_journal_up(node_class: NodeClass = RaftNode) -> None:
+    """A joiner sees a member under the journal in which that recovered, then reads of its old one
+    in the log."""
+    world = make(26, node_class, batch_bytes=100)  # Each configuration comes alone.
+    world.elect("a")
+    begin(world, Change(joining(world, "d")))
+    finish(world, "abcd")
+    world.nodes["b"].wipe()
+    world.nodes["b"].start()
+    world.run_until(lambda: not world.nodes["b"].recovering, 20.0)
+    added = joining(world, "e")
+    world.run(1.0)
+    begin(world, Change(added))
+    finish(world, "abcde")
+    world.nodes["b"].kill()
+    world.nodes["b"].start()
+    world.run(3.0)
+    finish(world, "abcde")
+    assert "gave up" not in world.counts
+
+
 def refused(world: World, change: Change, words: str) -> None:
     leader = leading(world)
     assert leader is not None
@@ -517,6 +544,7 @@ RULES: list[Rule] = [
     (one_change_at_a_time, mutants.ChangesAtAnyTime),
     (none_before_an_entry_of_the_leaders_term, mutants.ChangesAtOnce),
     (none_while_a_member_recovers, mutants.ChangesAmidRecovery),
+    (an_old_configuration_gives_no_journal_up, mutants.BelievesOldConfigurations),
     (a_wiped_one_asks_the_newest_members, mutants.AsksItsFile),
     (a_change_goes_on_under_the_next_leader, mutants.LeavesChangesOfOthers),
 ]
