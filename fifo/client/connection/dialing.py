@@ -199,7 +199,6 @@ class Dialer:
             link, answer = self._outcome(task, address)
             if isinstance(answer, Welcome) and link is not None:
                 self.learn_all(answer.nodes)
-                link.learn = self.learn_all
                 search.found = link, answer
             elif isinstance(answer, Redirect):
                 self.learn(answer.nodes)
@@ -234,6 +233,7 @@ class Dialer:
         mechanism, secret = proof
         timeout = limits.TCP_TIMEOUT_S if self._context is None else limits.TLS_TIMEOUT_S
         link = await connect(address, self._environment, timeout, self._context)
+        link.learn = self.learn_all
         try:
             async with asyncio.timeout(limits.OPENING_TIMEOUT_S):
                 return link, await link.open(replace(hello, mechanism=mechanism), secret)

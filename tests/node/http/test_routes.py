@@ -66,6 +66,7 @@ NOT_FOR_HTTP = {
     "doctor": "looks at every node from outside",
     "apply": "reads a file of this machine, and is made of queues, declare and update",
     "export": "writes a file of this machine, and is made of queues",
+    "entry": "reads and orders in the folder of a node that is stopped",
     "restore": "makes the data folders of nodes on this machine",
     "verify": "looks at every node from outside",
     "backup": "writes and reads a file of this machine",
