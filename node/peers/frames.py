@@ -165,7 +165,7 @@ _APPEND: Fields = (
 )
 
 TOLD_TYPES: Final = frozenset(
-    {"versions", "journal", "verdict", "entry_wanted", "entry_found", "skipped"}
+    {"versions", "journal", "verdict", "entry_wanted", "entry_found", "skipped", "note"}
 )
 """Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
 
@@ -264,6 +264,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
         37,
         (("term", _uint), ("index", _uint), ("checksum", _uint), ("by", _label)),
     ),
+    "note": (38, (("term", _uint),)),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (
@@ -300,7 +301,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
 }
 """Every frame there is: type number and fields, in order."""
 
-_WITH_DATA: Final = frozenset({"snapshot_state", "entry_found"})
+_WITH_DATA: Final = frozenset({"snapshot_state", "entry_found", "note"})
 """Frames whose raw bytes are a field."""
 
 _PLAIN_KINDS: Final[dict[Callable[[object], bool], type]] = {_uint: int, _bool: bool}

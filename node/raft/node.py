@@ -434,6 +434,21 @@ class RaftNode:
         """The low mark of the journal's disk: the operator's, or a part of a small disk."""
         return self._journal.low_bytes(self._config.disk_low_bytes)
 
+    def tell_leader(self, note: bytes) -> None:
+        """Send a note to this node's counterpart on the leader, once: it may be lost, and members
+        of 0.1.0 get none. At most `NOTE_BYTES_MAX`."""
+        core = self._core
+        leader = core.leader
+        if leader is not None and self.role == "follower":
+            message = {"type": "note", "term": core.term, "data": note}
+            core.outbox.send_at_once(leader, message)
+
+    def notes(self, since: float) -> dict[str, bytes]:
+        """The newest note of each other member, by name, of those that came at `since` or later
+        while this node leads."""
+        found = self._core.notes.items() if self.is_leader else ()
+        return {name: note for name, (note, at) in found if at >= since}
+
     def own_room(self) -> Room:
         """The room that this node has, measured now."""
         return self._core.own_room()
