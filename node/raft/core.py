@@ -71,6 +71,10 @@ class Core(Admission):
             send=self.outbox.send_at_once,
             fail=self.fail,
         )
+        self.repairs.others_need = lambda: (
+            self.role == LEADER and self.replication.waits_for_repair()
+        )
+        self.repairs.on_lost = lambda: self.snapshots.want(self.last_applied)
         self._handlers = self._handlers_by_type()
         environment.transport.attach(self)
 

@@ -52,8 +52,9 @@ class RaftNode:
         self._workers = environment.workers
         self._fetcher = BodyFetcher(self._journal, self._workers.reads, self._read_failed)
         self._core = self.core_class(config, environment)
-        self._core.repairs.is_needed = lambda: self._fetcher.parked
-        self._core.repairs.on_repaired = self._fetcher.repaired
+        repairs = self._core.repairs
+        repairs.is_needed = lambda: self._fetcher.parked or self._core.apply_waits_for_repair
+        repairs.on_repaired = self._repaired
         self.rooms = self._core.rooms
         """The reports of the members. `rooms.news`: the owner should look at them before
         the next second, for one has come, or much was written here; it takes that back."""
@@ -306,6 +307,10 @@ class RaftNode:
     def drop_fetch(self, waiter: FetchWaiter) -> None:
         """Forget the request of `waiter`; harmless where there is none."""
         self._fetcher.drop(waiter)
+
+    def _repaired(self) -> None:
+        self._fetcher.repaired()
+        self._core.ask_turn()
 
     def _read_failed(self, error: Exception) -> None:
         self._core.fail(error)
