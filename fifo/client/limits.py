@@ -43,6 +43,10 @@ REDIAL_PATIENCE_S: Final = 5.0
 REDIAL_PATIENT_MAX_S: Final = 0.2
 """The longest pause in those first seconds: it is time without publishing."""
 
+REDIAL_UNREACHED_S: Final = 1.0
+"""The longest pause while others name a leader that is not reached from here: they go by what their
+clients have said in the last 5 s."""
+
 DEADLINES_KEPT: Final = 4_096
 """Waits in the line of deadlines from which on those that have ended are taken out of its middle:
 four windows of frames, so that it is rare."""

@@ -202,6 +202,7 @@ class Hello(Message):
     heartbeat_ms: Annotated[int, integer(100, 600_000)] = limits.HEARTBEAT_MS
     resume: Flag = False
     after_term: Number = 0
+    unreached: Annotated[str, text(255)] = ""
 
 
 @on_wire(2)

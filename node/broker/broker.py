@@ -14,7 +14,7 @@ from collections.abc import Callable
 from fifo.machine.contract import Machine
 from fifo.wire import Code, Frame, RemoteProtocolError
 from fifo.wire.messages import Authenticate, Error, Hello, Message, Ok, Ping, Pong, Status
-from node.broker import entry, limits, log_users, views
+from node.broker import entry, limits, log_users, unreached, views
 from node.broker.about import About
 from node.broker.alarms import Alarms
 from node.broker.audit import AUDITED, Auditing, AuditLog
@@ -39,11 +39,12 @@ from node.broker.requests.table import HANDLERS, VERBS
 from node.broker.role_log import RoleLog
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
+from node.broker.unreached import Complaints, Moves
 from node.broker.upgrade import Upgrade
 from node.broker.views import View
 from node.config import LimitSettings
 from node.journal.skips import Skip
-from node.raft import Mark, RaftNode, Seldom
+from node.raft import Mark, RaftNode, Seldom, TransferRefused
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,8 @@ class Broker:
         self.leadership: Leadership | None = None
         self._started_at = self._disk_looked_at = now()
         self._refusals = Seldom(now)
+        self._complaints = Complaints(self._other_leads, now)
+        self._moves = Moves(now)
         self.audit: AuditLog | None = None
         self.clock = ClusterClock(now)
         self._clocks = Clocks(now, wall_ms, self.clock)
@@ -114,7 +117,7 @@ class Broker:
         self.alarms.disk_low_bytes = raft.disk_low_bytes
         self._handshake = Handshake(
             self._identity, raft, self.connections, self._authentication,
-            lambda: self.leadership, self._now,
+            lambda: self.leadership, self._now, self._complaints,
         )  # fmt: skip
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
@@ -182,6 +185,7 @@ class Broker:
             first = last is None and not self.host.machine.cluster_time_ms
             self.leadership = Leadership(self._context, self._handshake, term, first=first)
             self.leadership.propose_lead()
+            self._moves.begin()
 
     def _resign(self, leadership: Leadership) -> None:
         """Drop the term and redirect its clients, which resume their sessions elsewhere.
@@ -278,6 +282,7 @@ class Broker:
             self.users_replaced()
         if self.leadership is not None:
             self.leadership.sessions.sweep(now)
+        self._look_for_unreached()
         held_bytes = self.connections.sweep(now, lambda: self._handshake.redirect(moved=False))
         self.alarms.measured_memory(held_bytes)
         if now - self._disk_looked_at >= limits.DISK_LOOK_SECONDS:
@@ -286,6 +291,44 @@ class Broker:
             if self._pins is not None:
                 self._pins.sweep()
         self.flush()
+
+    def _other_leads(self) -> tuple[str, int] | None:
+        """Name and term of another node that leads and is heard."""
+        leader = self._raft.leader
+        if leader is None or leader == self._identity.node or not self._raft.knows_leader():
+            return None
+        return leader, self._raft.term
+
+    def _look_for_unreached(self) -> None:
+        """Tell the leader which clients reach this node alone; as leader, hand over to a node that
+        serves more."""
+        leadership = self.leadership
+        if leadership is None:
+            if (note := self._complaints.due()) is not None:
+                self._raft.tell_leader(note)
+            return
+        if not leadership.led or not self._moves.may() or self._raft.transferring:
+            return
+        notes = self._raft.notes(self._now() - 2 * limits.UNREACHED_TELL_SECONDS)
+        served = [session.session_id for session in leadership.sessions] if notes else []
+        found = unreached.better_node(served, notes)
+        if found is not None:
+            self._move(*found)
+
+    def _move(self, target: str, clients: int) -> None:
+        def failed(reason: str) -> None:
+            logger.warning("event=transfer_failed target=%s reason=%s", target, reason)
+
+        try:
+            self._raft.transfer(target, failed)
+        except TransferRefused:
+            return  # It is not fit to lead now: another may be, or it soon is.
+        self._moves.begin()
+        logger.warning(
+            "event=transfer target=%s reason=%d clients reach it and not this leader",
+            target,
+            clients,
+        )
 
     def _look_at_room(self) -> None:
         """Measure what this node has left, and as leader go by what the other members report."""

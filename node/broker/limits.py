@@ -160,6 +160,29 @@ takes publishes again for seconds and not for one of them."""
 SWEEP_SECONDS: Final = 0.25
 """Period in which heartbeats, openings and stalled peers are looked at: half a shortest beat."""
 
+UNREACHED_AFTER_SECONDS: Final = 3.0
+"""A client that reaches a follower and not the leader counts when it has said so for this long: an
+election takes one second, and a client gives a leader three to answer a hello."""
+
+UNREACHED_SECONDS: Final = 5.0
+"""When a client has not said so again for this long, it counts no more: it has found the leader, or
+has given up. Clients say it each second or two."""
+
+UNREACHED_NEWS_SECONDS: Final = 2.0
+"""A client that said so within this time is not asked again who it is: a password takes the CPU of
+many messages to check."""
+
+UNREACHED_SESSIONS_MAX: Final = 4_096
+"""Clients that a follower remembers of those: what fits in one note to the leader. More say nothing
+new, unless a leader that is cut off from them serves as many others."""
+
+UNREACHED_TELL_SECONDS: Final = 1.0
+"""Between two notes of a follower about them; the leader goes by those of the last two periods."""
+
+LEADER_MOVE_SECONDS: Final = 30.0
+"""A leader does not move for clients that cannot reach it sooner after its election, or after it
+tried to: a move costs some round trips, and whatever clients claim, there are two in a minute."""
+
 WRITE_BYTES: Final = 512 * KIB
 """Handed to a transport at once. The standard loop copies what the socket does not take, so what
 lies behind stays in the connection's own queue, uncopied."""

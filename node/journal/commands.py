@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from contextlib import AbstractContextManager
 
+    from node.journal.entry_store import EntryStore
     from node.journal.index import LogIndex
     from node.journal.io.jobs import Job
     from node.journal.io.storage import OpenFiles, Storage
@@ -148,15 +149,17 @@ class RunReader:
         files: OpenFiles,
         storage: Storage,
         final: Callable[[], AbstractContextManager[None]],
+        store: EntryStore,
     ) -> None:
         """`final` is entered around each read of the disk, and around the end of one off the event
-        loop."""
+        loop; `store` keeps note of entries that do not read as they were written."""
         self._log = log
         self._cache = cache
         self._segments = segments
         self._files = files
         self._storage = storage
         self._final = final
+        self._store = store
 
     def commands(self, first: int, last: int) -> list[bytes]:
         """The commands of entries `first` to `last`.
@@ -189,21 +192,29 @@ class RunReader:
 
     def reading(self, first: int, last: Callable[[], int]) -> Generator[Job[Any] | list[Entry]]:
         """Read the entries from `first` on off the event loop, run by run, up to the first that is
-        in memory, or above `last()` then; yields the jobs, and the entries of each run."""
-        while first <= last() and self._cache.peek(first) is None:
+        in memory, or damaged, which is noted, or above `last()` then; yields the jobs, and the
+        entries of each run."""
+        damaged: list[EntryLocation] = []
+        while first <= last() and self._cache.peek(first) is None and not damaged:
             source, run = self._run(first, min(last(), first + limits.READ_ENTRIES_MAX - 1))
             entries = yield from read_off_loop(
-                partial(self._read, source, run),
+                partial(self._read, source, run, damaged),
                 self._final,
                 partial(self._segments.has, run[0].file),
             )
             if entries is None:
                 return  # The log begins later by now.
-            yield entries
-            first += len(entries)
+            if damaged:
+                self._store.damages.note(self._store, damaged)
+                entries = [entry for entry in entries if entry[1] < damaged[0].log_index]
+            if entries:
+                yield entries
+                first += len(entries)
 
-    def _read(self, source: RecordFile, run: list[EntryLocation]) -> list[Entry]:
-        return list(read_entries(self._storage, source, run))
+    def _read(
+        self, source: RecordFile, run: list[EntryLocation], damaged: list[EntryLocation]
+    ) -> list[Entry]:
+        return list(read_entries(self._storage, source, run, damaged))
 
     def _run(self, first: int, last: int) -> tuple[RecordFile, list[EntryLocation]]:
         """`first`, and what follows it up to `last`, as far as one read goes: within one segment

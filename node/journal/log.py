@@ -79,7 +79,13 @@ class DurableLog:
         self.remember: Callable[[], bytes] | None = None
         """Asked once a second for these bytes: they go with a group that is synced anyway."""
         self._runs = RunReader(
-            self._index, cache, segments, self._entries.files, storage, failstop.reading
+            self._index,
+            cache,
+            segments,
+            self._entries.files,
+            storage,
+            failstop.reading,
+            self._entries,
         )
         self._head: Entry | None = None
         self._tail: Entry | None = None
@@ -179,10 +185,15 @@ class DurableLog:
     def reading_log(self, first: int, last: Callable[[], int]) -> Generator[Job[Any] | list[Entry]]:
         """The entries from `first` on that are not in memory, in bounded pieces: yields each job
         that reads one, and then what it has read. Puts nothing into memory. Ends
-        behind the entry that `last` says then, where the rest is in memory, or where the log has
-        begun later meanwhile. Raises what `read` does.
+        behind the entry that `last` says then, where the rest is in memory, where the log has begun
+        later meanwhile, or before an entry that is damaged, which is noted. Raises what `read`
+        does, but for that.
         """
         return self._runs.reading(first, lambda: min(last(), self.synced_index))
+
+    def waits_for_repair(self, index: int) -> bool:
+        """Whether an entry is known to be damaged where it lies, and not in memory either."""
+        return index in self._entries.damages.entries and self._cache.peek(index) is None
 
     def last_of(self, first: int, max_bytes: int, max_count: int | None) -> int:
         """The last entry of those that `entries` gives; `first - 1` where it gives none."""

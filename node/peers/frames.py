@@ -181,7 +181,7 @@ PROTOCOL_OF_CHANGES: Final = 5
 heard, and either of a pair dials."""
 
 TOLD_TYPES: Final = frozenset(
-    {"versions", "journal", "verdict", "about", "entry_wanted", "entry_found", "skipped"}
+    {"versions", "journal", "verdict", "about", "entry_wanted", "entry_found", "skipped", "note"}
 )
 """Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
 
@@ -283,6 +283,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
         37,
         (("term", _uint), ("index", _uint), ("checksum", _uint), ("by", _label)),
     ),
+    "note": (38, (("term", _uint),)),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (
@@ -322,6 +323,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
 _RAW_FIELDS: Final = {
     "snapshot_state": "data",
     "entry_found": "data",
+    "note": "data",
     "snapshot_offer": "members",
 }
 """Frames whose raw bytes are a field. That of an offer is empty, and so a frame as it was in

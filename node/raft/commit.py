@@ -215,6 +215,12 @@ class CommitPath(Elections):
             return False
         return not self._reader.waits(first)
 
+    @property
+    def apply_waits_for_repair(self) -> bool:
+        """Whether the next entry to apply is damaged on this disk."""
+        first = self.last_applied + 1
+        return first <= self.commit_index and self.log.waits_for_repair(first)
+
     def apply_entry(self, command: bytes, index: int = 0, term: int = 0) -> None:
         """Apply an entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""
         if command.startswith(COMMAND_BYTE):

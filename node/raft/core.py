@@ -54,6 +54,8 @@ class Core(Changing):
         self.failure: RaftStopped | None = None
         self._wake = environment.wake
         self._round_in_hand = 0
+        self.notes: dict[str, tuple[bytes, float]] = {}
+        """The newest note of each member's owner in this leadership, and when it came."""
         self._proof_wanted_at: float | None = None
         """When the owner last asked whether this node leads; None once that is proven."""
         super().__init__(config, environment)
@@ -75,6 +77,10 @@ class Core(Changing):
             send=self.outbox.send_at_once,
             fail=self.fail,
         )
+        self.repairs.others_need = lambda: (
+            self.role == LEADER and self.replication.waits_for_repair()
+        )
+        self.repairs.on_lost = lambda: self.snapshots.want(self.last_applied)
         self._handlers = self._handlers_by_type()
         environment.transport.attach(self)
 
@@ -96,6 +102,7 @@ class Core(Changing):
             "journal": self.on_journal,
             "verdict": self.on_verdict,
             "room": self.on_room,
+            "note": self.on_note,
             "entry_wanted": self.repairs.on_entry_wanted,
             "entry_found": self.repairs.on_entry_found,
             "mark": self.on_mark,
@@ -305,6 +312,15 @@ class Core(Changing):
             self.rooms.reported(node, room_in(message), self.clock())
         return False
 
+    def on_note(self, node: PeerNode, message: Message) -> bool:
+        """A member's owner has something to say to that of this leader; the newest note counts."""
+        if len(message["data"]) > limits.NOTE_BYTES_MAX:
+            problem = f"a note of {len(message['data'])} bytes, at most {limits.NOTE_BYTES_MAX}"
+            raise MessageRefused(problem)
+        if message["term"] == self.term and self.role == LEADER:
+            self.notes[node.id] = message["data"], self.clock()
+        return False
+
     def merely_follows(self) -> bool:
         """Whether this node has a leader and nothing to do that is urgent, once it has synced what
         it was sent: neither an election nor a snapshot, and no submission waits for an outcome."""
@@ -505,6 +521,7 @@ class Core(Changing):
         self._proof_wanted_at = None
         self._yields_until = NEVER
         self.rooms.begin()
+        self.notes.clear()
         self.equality.begin()
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)

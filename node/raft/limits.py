@@ -253,3 +253,6 @@ REPAIRS_AT_ONCE: Final = 16
 
 REPAIR_QUESTIONS_MAX: Final = 64
 """Questions of others that wait here; one that is left out is asked again."""
+
+NOTE_BYTES_MAX: Final = 64 * KIB
+"""A note of a member's owner for that of the leader: 4096 ids of 16 bytes."""

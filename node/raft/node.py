@@ -54,8 +54,9 @@ class RaftNode:
         self._workers = environment.workers
         self._fetcher = BodyFetcher(self._journal, self._workers.reads, self._read_failed)
         self._core = self.core_class(config, environment)
-        self._core.repairs.is_needed = lambda: self._fetcher.parked
-        self._core.repairs.on_repaired = self._fetcher.repaired
+        repairs = self._core.repairs
+        repairs.is_needed = lambda: self._fetcher.parked or self._core.apply_waits_for_repair
+        repairs.on_repaired = self._repaired
         self.rooms = self._core.rooms
         """The reports of the members. `rooms.news`: the owner should look at them before
         the next second, for one has come, or much was written here; it takes that back."""
@@ -350,6 +351,10 @@ class RaftNode:
         """Forget the request of `waiter`; harmless where there is none."""
         self._fetcher.drop(waiter)
 
+    def _repaired(self) -> None:
+        self._fetcher.repaired()
+        self._core.ask_turn()
+
     def _read_failed(self, error: Exception) -> None:
         self._core.fail(error)
         self._wake()
@@ -478,6 +483,21 @@ class RaftNode:
     def disk_low_bytes(self) -> int:
         """The low mark of the journal's disk: the operator's, or a part of a small disk."""
         return self._journal.low_bytes(self._config.disk_low_bytes)
+
+    def tell_leader(self, note: bytes) -> None:
+        """Send a note to this node's counterpart on the leader, once: it may be lost, and members
+        of 0.1.0 get none. At most `NOTE_BYTES_MAX`."""
+        core = self._core
+        leader = core.leader
+        if leader is not None and self.role == "follower":
+            message = {"type": "note", "term": core.term, "data": note}
+            core.outbox.send_at_once(leader, message)
+
+    def notes(self, since: float) -> dict[str, bytes]:
+        """The newest note of each other member, by name, of those that came at `since` or later
+        while this node leads."""
+        found = self._core.notes.items() if self.is_leader else ()
+        return {name: note for name, (note, at) in found if at >= since}
 
     def own_room(self) -> Room:
         """The room that this node has, measured now."""

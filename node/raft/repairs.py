@@ -59,6 +59,12 @@ class Repairs:
         self._needed_since: float | None = None
         self.is_needed: Callable[[], bool] = lambda: False
         """Whether something waits for a damaged entry."""
+        self.others_need: Callable[[], bool] = lambda: False
+        """Whether another member has to be sent a damaged entry of the log."""
+        self._others_since: float | None = None
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when none had an entry that another member needs: a snapshot has to stand for
+        it."""
         self.on_repaired: Callable[[], None] = lambda: None
         """Called when an entry was repaired, or is not damaged where it lies now."""
         self.due = math.inf
@@ -94,6 +100,7 @@ class Repairs:
             else:
                 self._ask(location, peers, now)
         self._give_up(damaged, now, alone=not peers)
+        self._give_up_for_others(damaged, now)
         self.due = now + limits.REPAIR_ASK_SECONDS if damaged else math.inf
 
     def _in_line(self, damaged: list[EntryLocation]) -> list[EntryLocation]:
@@ -127,6 +134,16 @@ class Repairs:
             self._needed_since = now
         if alone or now >= self._needed_since + limits.REPAIR_SECONDS:
             self._fail(self._journal.cannot_repair(damaged[0]))
+
+    def _give_up_for_others(self, damaged: list[EntryLocation], now: float) -> None:
+        """An entry that no member has is no reason to end, where only one that lags needs it."""
+        if not damaged or not self.others_need():
+            self._others_since = None
+        elif self._others_since is None:
+            self._others_since = now
+        elif now >= self._others_since + limits.REPAIR_SECONDS:
+            self._others_since = now
+            self.on_lost()
 
     def on_entry_found(self, node: PeerNode, message: Message) -> bool:
         """A member sends an entry that this one has asked for."""

@@ -305,6 +305,15 @@ class Replication:
         uncommitted tail of an earlier one, and name an index beyond it (b26)."""
         return min(max(hint, 2), self._log.last_index + 1)
 
+    def waits_for_repair(self) -> bool:
+        """Whether a peer is to be sent an entry that is damaged on this disk."""
+        return any(
+            progress.connected
+            and progress.sending is None
+            and self._log.waits_for_repair(progress.next_index)
+            for progress in self.peers.values()
+        )
+
     def wanted(self) -> bool:
         """Whether some peer can be sent entries, or is to be probed, right now."""
         last = self._log.last_index

@@ -22,6 +22,10 @@ from tests.jepsen.network import CLIENTS
 
 HOUR_S = 3600.0
 
+MOVED_S = 40.0
+"""Until another node leads where no client reaches the leader: `MOVE_S` of a node, two heartbeats
+of a client, and six seconds to be sure; more on a busy machine."""
+
 CORRUPT_BYTES = 64
 """Bytes of a journal that are overwritten; a record is longer."""
 
@@ -224,6 +228,21 @@ async def client_cut(cluster: Cluster, rng: random.Random) -> AsyncIterator[list
     cluster.network.heal()
 
 
+@asynccontextmanager
+async def leader_unreached(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
+    """Clients and the leader do not hear each other, or one does not; nodes do: it has to move."""
+    first = await cluster.leader()
+    term, how = cluster.term(), rng.choice(("deaf", "mute", "both"))
+    if how != "mute":
+        cluster.network.cut(CLIENTS, first)
+    if how != "deaf":
+        cluster.network.cut(first, CLIENTS)
+    if not await until(lambda: cluster.leading(above=term, but=first), MOVED_S):
+        raise RunFailed(f"{first} leads on, which no client reaches ({how})")
+    yield [first]
+    cluster.network.heal()
+
+
 # --- clocks and disks -----------------------------------------------------------------------------
 
 
@@ -355,6 +374,7 @@ FAULTS = {
         Fault("client_pause", client_pause),
         Fault("client_kill", client_kill),
         Fault("client_cut", client_cut, slow_links=True),
+        Fault("leader_unreached", leader_unreached, alone=True, slow_links=True),
         Fault("wall_clock", wall_clock),
         Fault("slow_disk", slow_disk, slow_links=True),
         Fault("disk_fails", disk_fails),

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fifo.machine.state.records import Queue
+from node.broker import limits
 from node.broker.machine_host import MachineHost
 from node.config import (
     ClusterConfig,
@@ -46,6 +47,9 @@ _NEVER = threading.Event()
 MARK_ENTRIES = 64
 DIGEST_MS = 2_000
 """Nodes of the suite compare their states more often than those that ship: its runs are short."""
+
+MOVE_S = 5.0
+"""Leaders of the suite move for clients that do not reach them sooner after their election."""
 
 CLOCK_LOOK_S = 0.05
 """Between two looks at the rate of the clock."""
@@ -231,6 +235,7 @@ def made(folder: Path, name: str, *, recover: bool) -> Node:
     host.digest_at_ms = DIGEST_MS
     node.broker.digests._wait_s = 0.0
     host.apply = Erring(host, control)  # type: ignore[method-assign]
+    setattr(limits, "LEADER_MOVE_SECONDS", MOVE_S)  # noqa: B010  # of this process alone
     _refuse_threads(control)
     own = json.loads((folder / "cluster.json").read_text())["nodes"][name]
     node.me = replace(node.me, client=parse_address(own["client"]))

@@ -21,7 +21,7 @@ from tests.jepsen.checkers.sometimes import WANTED, sometimes
 from tests.jepsen.run import Plan, Result, cluster_in, known_faults, period, run
 from tests.jepsen.workloads import WORKLOADS
 
-LASTING = ("kill", "pause", "partition", "partition_one_way", "slow_disk")
+LASTING = ("kill", "pause", "partition", "partition_one_way", "slow_disk", "leader_unreached")
 """Faults that a minority can suffer for good while the others serve."""
 
 FAULTS_PER_RUN = 3

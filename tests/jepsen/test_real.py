@@ -46,9 +46,10 @@ def test_nothing_confirmed_is_lost_with_the_power_of_all_nodes(tmp_path: Path) -
     namespaces.why_not() is not None, reason=namespaces.why_not() or "networks can be made here"
 )
 def test_a_firewall_between_real_networks_loses_nothing(tmp_path: Path) -> None:
-    """The command that a failure names; it moves into a network of its own first."""
+    """The command that a failure names; it moves into a network of its own first. The leader that
+    no client reaches moves too."""
     command = (
-        "-m tests.jepsen --workload key --faults partition,bridge,client_cut --seed 2"
+        "-m tests.jepsen --workload key --faults partition,bridge,leader_unreached --seed 3"
         f" --seconds 5 --namespaces --folder {tmp_path}"
     )
     done = subprocess.run(
@@ -56,3 +57,4 @@ def test_a_firewall_between_real_networks_loses_nothing(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " in namespaces " in done.stdout
+    assert '"leader_unreached"' in (tmp_path / "key-3" / "history.jsonl").read_text()

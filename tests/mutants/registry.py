@@ -20,6 +20,7 @@ from tests.node.broker import mutants as broker
 from tests.node.broker import mutants_of_digests as digests
 from tests.node.broker import mutants_of_slowing as slowing
 from tests.node.broker import mutants_of_tokens as tokens
+from tests.node.broker import mutants_of_unreached as unreached
 from tests.node.broker import mutants_of_users as users
 from tests.node.cli import mutants as cli
 from tests.node.http import api_mutants as http
@@ -41,6 +42,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *tokens.MUTANTS,
     *digests.MUTANTS,
     *slowing.MUTANTS,
+    *unreached.MUTANTS,
     *backup.MUTANTS,
     *http.MUTANTS,
     *console.MUTANTS,

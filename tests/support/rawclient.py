@@ -82,6 +82,7 @@ class RawClient:
         user: str | None = None,
         secret: tuple[str, bytes] | None = None,
         after_term: int = 0,
+        unreached: str = "",
     ) -> Frame:
         """Say hello; the node's answer, whatever it is. `secret`: a mechanism, and its proof,
         which is given where the node asks for it."""
@@ -91,6 +92,7 @@ class RawClient:
             heartbeat_ms,
             resume,
             after_term,
+            unreached,
         )
         self.send(message)
         answer = await self.take(lambda frame: True)

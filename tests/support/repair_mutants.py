@@ -102,6 +102,17 @@ class EndsAtDamage(Core):
     repairs_class = _Final
 
 
+class _Unmoved(Repairs):
+    def _give_up_for_others(self, damaged: list[EntryLocation], now: float) -> None:
+        pass
+
+
+class LeavesThemBehind(Core):
+    """A member that lacks an entry which no member has any more waits for it without end."""
+
+    repairs_class = _Unmoved
+
+
 class KeepsDamagedSnapshots(Core):
     """Where something else than an entry is damaged, nothing follows from it."""
 

@@ -62,7 +62,7 @@ INCARNATION: Final = bytes(range(16, 32))
 NODES: Final = (("n1", "127.0.0.1:7101"), ("n2", "127.0.0.1:7111"))
 
 EXAMPLES: Final[tuple[Message, ...]] = (
-    Hello(1, 2, 1, SESSION, INCARNATION, "tests", ("x",), "ann", "plain", 4_000, True, 7),
+    Hello(1, 2, 1, SESSION, INCARNATION, "tests", ("x",), "ann", "plain", 4_000, True, 7, "n1"),
     Welcome(
         1,
         "n1",

@@ -93,6 +93,10 @@ class Dialer:
         self._known: list[str] = list(options.addresses)
         self.hint: str | None = None
         self.tried: dict[str, str] = {}
+        self._leader: tuple[str, str] | None = None
+        """Name and address of the leader that a node has named last."""
+        self._silent: set[str] = set()
+        """Nodes that were not reached when they were tried last, since this search began."""
 
     def learn_all(self, nodes: Iterable[tuple[str, str]]) -> None:
         """Take the nodes that a leader lists for all there are, beside those of the options: the
@@ -117,6 +121,12 @@ class Dialer:
             return "tried " + ", ".join(self._known)
         return "tried " + ", ".join(f"{one} ({what})" for one, what in self.tried.items())
 
+    def _unreached(self) -> str:
+        """The name of the leader, if it cannot be reached from here; "" where it can be, or where
+        that was not tried. Other nodes hear it, and may take over for it (protocol.md, 2)."""
+        name, address = self._leader or ("", "")
+        return name if address in self._silent else ""
+
     def knows_another(self, address: str) -> bool:
         """Whether a node is known besides the one at `address`."""
         return any(one != address for one in self._known)
@@ -131,6 +141,7 @@ class Dialer:
         """
         began = self._environment.monotonic()
         rounds = 0
+        self._silent.clear()
         search = _Search(beside, at_once=lost or beside is not None)
         try:
             if lost:
@@ -141,6 +152,8 @@ class Dialer:
                     pause = self._options.reconnect.delay_s(rounds)
                     if self._environment.monotonic() - began < limits.REDIAL_PATIENCE_S:
                         pause = min(pause, limits.REDIAL_PATIENT_MAX_S)
+                    if self._unreached():
+                        pause = min(pause, limits.REDIAL_UNREACHED_S)
                     if lost and rounds < limits.REDIAL_EARLY_ROUNDS:
                         pause = min(pause, limits.REDIAL_EARLY_S)
                     pause *= 0.5 + self._environment.chance()
@@ -216,12 +229,17 @@ class Dialer:
         error = task.exception()
         if error is None:
             link, answer = task.result()
+            self._silent.discard(address)
             if isinstance(answer, Redirect):
                 link.close()
+                if answer.leader and answer.address:
+                    self._leader = answer.leader, answer.address
                 self.tried[address] = f"not the leader; that is {answer.address or 'not known'}"
             return link, answer
         if isinstance(error, FATAL):
             raise error
+        if isinstance(error, ConnectionLost | Timeout | OSError):
+            self._silent.add(address)
         if isinstance(error, FifoError | OSError):
             self.tried[address] = words(error).removeprefix(f"{address}: ")
             return None, None
@@ -231,12 +249,13 @@ class Dialer:
         self, address: str, hello: Hello, proof: tuple[str | None, bytes]
     ) -> tuple[Link, Welcome | Redirect]:
         mechanism, secret = proof
+        hello = replace(hello, mechanism=mechanism, unreached=self._unreached())
         timeout = limits.TCP_TIMEOUT_S if self._context is None else limits.TLS_TIMEOUT_S
         link = await connect(address, self._environment, timeout, self._context)
         link.learn = self.learn_all
         try:
             async with asyncio.timeout(limits.OPENING_TIMEOUT_S):
-                return link, await link.open(replace(hello, mechanism=mechanism), secret)
+                return link, await link.open(hello, secret)
         except TimeoutError:
             link.close()
             raise Timeout(f"no welcome within {limits.OPENING_TIMEOUT_S:g} s") from None

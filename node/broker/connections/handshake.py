@@ -28,6 +28,7 @@ from node.broker import limits
 from node.broker.connections.authentication import MECHANISMS, Authentication, Denied, Verdict
 from node.broker.connections.connection import Connection
 from node.broker.connections.registry import Connections
+from node.broker.unreached import Complaints
 from node.raft import RaftNode
 from node.roster import Roster
 
@@ -70,14 +71,17 @@ class Handshake:
         authentication: Authentication,
         leading: Callable[[], Admitting | None],
         now: Callable[[], float],
+        complaints: Complaints,
     ) -> None:
-        """`leading`: the term that this node leads, or None; `now`: monotonic seconds."""
+        """`leading`: the term that this node leads, or None; `now`: monotonic seconds;
+        `complaints`: of clients that cannot reach another leader."""
         self._identity = identity
         self._raft = raft
         self._connections = connections
         self._authentication = authentication
         self._leading = leading
         self._now = now
+        self._complaints = complaints
         self.waiting: dict[Connection, _Waits] = {}
         """Clients that came while no leader was known; looked at in each turn."""
         self._challenged: dict[Connection, Hello] = {}
@@ -100,12 +104,22 @@ class Handshake:
         connection.heartbeat_s = beat_ms / 1000
         if not self._authentication.required:
             self._without_users(connection, hello)
-        elif hello.role != ROLE_OBSERVER and self._admitting(hello) is None:
+        elif self._passed_on(hello) and not self._complains(hello):
             # Before asking for a secret: only the leader needs to see it.
             self._connections.known(connection)
             self._send_on(connection, partial(self._before_secret, connection, hello))
         else:
             self._identify(connection, hello)
+
+    def _passed_on(self, hello: Hello) -> bool:
+        """Whether another node has to welcome this client."""
+        return hello.role != ROLE_OBSERVER and self._admitting(hello) is None
+
+    def _complains(self, hello: Hello) -> bool:
+        """Whether a client that is to be passed on has to say first who it is: it cannot reach the
+        leader, and only the word of a user counts."""
+        said = hello.unreached
+        return bool(said) and self._complaints.wanted(hello.session, said)
 
     def _before_secret(self, connection: Connection, hello: Hello) -> None:
         if self._admitting(hello) is None:
@@ -181,7 +195,10 @@ class Handshake:
     def _decided(self, connection: Connection, hello: Hello, verdict: Verdict) -> None:
         if not connection.open:
             return
-        if isinstance(verdict, Denied):
+        if isinstance(verdict, Denied) and self._passed_on(hello):
+            # Its word does not count. That is all: the leader may know users that are new.
+            connection.close(self.redirect(moved=False))
+        elif isinstance(verdict, Denied):
             connection.fail(verdict.code, verdict.text)
         elif (refusal := self._connections.take(connection, verdict)) is not None:
             connection.fail(refusal.code, refusal.text)
@@ -198,6 +215,8 @@ class Handshake:
         elif (leadership := self._admitting(hello)) is not None:
             leadership.admit(connection, hello)
         else:
+            if hello.unreached:
+                self._complaints.note(hello.session, hello.unreached)
             self._send_on(connection, partial(self._let_in, connection, hello))
 
     def _admitting(self, hello: Hello) -> Admitting | None:

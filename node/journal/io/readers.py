@@ -269,21 +269,25 @@ class LogReader:
         return f"<LogReader {self._prefetch} from {self._next_index}>"
 
     def waits(self, first: int) -> bool:
-        """Whether the entries from `first` on are being read."""
+        """Whether the entries from `first` on are being read, or repaired before that."""
+        if self._log.waits_for_repair(first):
+            return True
         prefetch = self._prefetch
         return prefetch is not None and prefetch.waiting and self._next_index == first
 
     def take(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
         """Entries from `first` on, up to `max_bytes` of commands and `max_count`, at least one.
 
-        None of them where there is none, or while they are read: `wake` is called then. Raises
-        what `DurableLog.read` does, which is final.
+        None of them where there is none, or while they are read, or the first is repaired: `wake`
+        is called then. Raises what `DurableLog.read` does, but for damage, which is final.
         """
         entries = self._log.cached_entries(first, max_bytes, max_count)
         if entries or first > self._last():
             return entries
         chunk = self._chunk
         if not (chunk and chunk[0][1] <= first <= chunk[-1][1]):
+            if self._log.waits_for_repair(first):
+                return []
             chunk = self._chunk = self._next_chunk(first)
         if not chunk:
             return []

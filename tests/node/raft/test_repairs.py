@@ -15,6 +15,7 @@ from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.node.raft.test_snapshot_hazards import commit_past, compacting
 from tests.support import repair_mutants as mutants
+from tests.support.raft_world import World
 from tests.support.snapshots import flipped
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from node.journal.journal import Journal
     from node.journal.locations import EntryLocation
     from tests.support.raft_network import Frame
-    from tests.support.raft_world import SimNode, World
+    from tests.support.raft_world import SimNode
 
 pytestmark = pytest.mark.slow
 
@@ -247,6 +248,105 @@ def a_damaged_snapshot_is_replaced(node_class: NodeClass = RaftNode) -> None:
     assert node.node.status().scrub.damaged == 0
 
 
+def uncached(node: SimNode, first: int) -> int:
+    """The first entry of the log from `first` on that is on the disk alone."""
+    log = _journal(node).log
+    return next(
+        index
+        for index in range(max(first, log.first_whole_index), log.last_index)
+        if _journal(node).read_cached(index) is None
+    )
+
+
+def behind_a_start(node_class: NodeClass) -> tuple[World, SimNode]:
+    """(world, member): it has entries on its disk that it does not know to be committed."""
+    world = World("abc", seed=1, node_class=node_class).start()
+    leader, node = world.elect("a"), world.nodes["c"]
+    world.commit(leader, 5)
+    world.run(2.0)  # The commit hint is on the disk.
+    world.commit(leader, 60, 200)
+    world.run_until(world.converged)
+    node.kill()
+    node.start()
+    world.network.isolate("c")
+    world.run(0.1)
+    assert node.node.applied_index < node.node.last_index
+    return world, node
+
+
+def a_damaged_entry_that_is_to_be_applied_is_waited_for(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    """A member that lags behind its own log goes on when it has the entry again."""
+    world, node = behind_a_start(node_class)
+    index = uncached(node, node.node.applied_index + 5)
+    name, before = rot(node, index)
+    world.network.heal()
+    world.run_until(world.converged, 20.0)
+    assert node.storage.content(name)[: len(before)] == before
+    world.checks.at_rest()
+
+
+def no_state_machine_waits_for_ever(node_class: NodeClass = RaftNode) -> None:
+    """A member that has to apply what no member has ends, with the file and the byte."""
+    world, node = behind_a_start(node_class)
+    index = uncached(node, node.node.applied_index + 5)
+    for one in world.nodes.values():
+        if one is not node:
+            one.kill()
+            one.start()
+    for one in world.nodes.values():
+        rot(one, index)
+    world.expect_stop = True
+    world.network.heal()
+    world.run(limits.REPAIR_SECONDS + 10.0)
+    assert all(one.stopped is not None for one in world.nodes.values())
+    assert f"entry {index} is not what was written" in str(node.stopped)
+
+
+def lagging(node_class: NodeClass, *damaged: str) -> tuple[World, SimNode, int]:
+    """(world, leader, entry): one that c lacks is damaged on these members, in the log."""
+    world = compacting(1, node_class, snapshot_bytes=1 << 20)
+    leader, behind = world.elect("a"), world.nodes["c"]
+    world.commit(leader, 5)
+    behind.kill()
+    world.commit(leader, 60, 200)
+    world.run(1.0)
+    index = uncached(leader, behind_index(world) + 3)
+    for name in damaged:
+        rot(world.nodes[name], index)
+    return world, leader, index
+
+
+def behind_index(world: World) -> int:
+    return min(node.node.last_index for node in world.nodes.values() if node.alive) - 55
+
+
+def a_damaged_entry_that_another_member_lacks_is_waited_for(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    """The leader leads on, has it from the third member, and sends it."""
+    world, leader, index = lagging(node_class, "a")
+    world.nodes["c"].start()
+    world.run_until(world.converged, 20.0)
+    assert leader.node.is_leader
+    assert index not in _journal(leader).damages.entries
+    world.checks.at_rest()
+
+
+def a_snapshot_stands_for_what_no_member_has(node_class: NodeClass = RaftNode) -> None:
+    """A member that lags is no reason to end: the leader has applied the entry."""
+    world, leader, _ = lagging(node_class, "a", "b")
+    behind = world.nodes["c"]
+    behind.start()
+    for _ in range(4):
+        world.run(limits.REPAIR_SECONDS)
+        world.commit(leader, 2, 200)
+    world.run_until(world.converged, 20.0)
+    assert leader.node.is_leader
+    assert behind.node.status().counters.snapshots_installed_total == 1
+
+
 RULES: tuple[Rule, ...] = (
     (the_scrub_finds_damage_and_mends_it, mutants.ReadsNothing),
     (a_damaged_body_is_waited_for, mutants.AsksNobody),
@@ -257,6 +357,10 @@ RULES: tuple[Rule, ...] = (
     (a_snapshot_is_sent_behind_a_repair, mutants.EndsAtDamage),
     (a_compaction_waits_for_a_repair, mutants.EndsAtDamage),
     (a_damaged_snapshot_is_replaced, mutants.KeepsDamagedSnapshots),
+    (a_damaged_entry_that_is_to_be_applied_is_waited_for, mutants.EndsAtDamage),
+    (no_state_machine_waits_for_ever, mutants.WaitsForEver),
+    (a_damaged_entry_that_another_member_lacks_is_waited_for, mutants.EndsAtDamage),
+    (a_snapshot_stands_for_what_no_member_has, mutants.LeavesThemBehind),
 )
 
 test_the_rule_holds, test_the_rule_shows = as_tests(RULES)
