@@ -163,6 +163,9 @@ async def test_an_older_release_is_refused_by_a_clear_line_after_the_finish(
         for name in NAMES:
             await nodes.change(name, old=False)
         await nodes.view(used=versions.FIRST, finish=versions.NEWEST)
+        refused = await nodes.command("member", "remove", "n3", "--yes")
+        assert refused.code == 1
+        assert "finish the upgrade first (`fifo upgrade finish`)" in refused.err
         done = await nodes.command("upgrade", "finish")
         assert done.out == f"version {versions.NEWEST} is in use\n", done.err
         await nodes.view(used=versions.NEWEST)
