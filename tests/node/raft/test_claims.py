@@ -15,6 +15,7 @@ from tests.node.raft import (
     test_equality,
     test_hazards,
     test_identity,
+    test_members,
     test_recover,
     test_repairs,
     test_room,
@@ -26,12 +27,17 @@ from tests.node.raft import (
     test_wrong_state,
 )
 from tests.node.raft.stock_proofs import HAZARDS
-from tests.support import identity_mutants, raft_mutants, raft_switches
+from tests.support import identity_mutants, member_mutants, raft_mutants, raft_switches
 from tests.support.pages import page, rows
 from tests.support.pytest_ids import ids, uncollected
 
 PAGE = page("raft")
-MUTANTS = {*raft_mutants.CORES, *identity_mutants.CORES, *raft_switches.SWITCHES}
+MUTANTS = {
+    *raft_mutants.CORES,
+    *identity_mutants.CORES,
+    *member_mutants.CORES,
+    *raft_switches.SWITCHES,
+}
 SCENARIOS = [
     (scenario.__name__, mutant.__name__)
     for table in (
@@ -44,6 +50,7 @@ SCENARIOS = [
         test_repairs.RULES,
         test_equality.RULES,
         test_identity.RULES,
+        test_members.RULES,
         test_wrong_state.RULES,
         test_room.RULES,
         test_skipping.RULES,

@@ -120,7 +120,7 @@ def test_one_that_is_up_goes_after_its_successor_has_come() -> None:
 
 
 def test_no_step_leaves_a_majority_that_is_not_up() -> None:
-    """One of the two that would be left has lost its journal: the one that goes is needed."""
+    """Of the two that would be left n3 has lost its journal: the one that goes is needed."""
     current = begin(voters(3), Change(remove=("n2",)), ())
     assert next_step(current, "n1", (), {"n2"}) == Waits(("n3",))
     assert isinstance(next_step(current, "n1", (), {"n2", "n3"}), Configuration)

@@ -20,6 +20,7 @@ from node.raft.configuration import Change, ChangeRefused, Member
 from node.raft.node import RaftNode
 from tests.node.raft.test_members import as_member, leading
 from tests.support import member_mutants as mutants
+from tests.support.raft_mutants import node_with
 from tests.support.raft_world import World
 
 if TYPE_CHECKING:
@@ -51,12 +52,10 @@ WAYS = {
 
 
 class Run:
-    """One seed: its world, and the machines that are there for it."""
+    """The run of a seed: its world, and the machines that are there for it."""
 
     def __init__(self, seed: int, core: type[Core] | None = None) -> None:
-        node_class = RaftNode
-        if core is not None:
-            node_class = type("Node", (RaftNode,), {"core_class": core})
+        node_class = RaftNode if core is None else node_with(core)
         names = ("a", "abc", "abc", "abcde")[seed % 4]
         self.world = World(
             names,
