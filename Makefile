@@ -90,7 +90,7 @@ deploy-check: setup ## deploy/ through the tools of its formats, built twice, st
 disks: setup ## small disks filled and drained, disks that hang, on real nodes (root, strace): three minutes
 	@$(PY) -m tests.node.cli.disk_runs
 
-demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report; DEMO=--upgrade upgrades the nodes meanwhile
+demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report; DEMO=--upgrade upgrades the nodes meanwhile, DEMO=--grow makes them five
 	@exec $(PY) -m bench.demo $(DEMO)
 
 bench: setup ## the machine, a cluster, Raft, depth, growth, locks, other systems, the cost of a check: hours

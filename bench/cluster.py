@@ -115,6 +115,11 @@ class BenchCluster:
         return view
 
     @property
+    def file(self) -> Path:
+        """The configuration that the nodes were started with."""
+        return ClusterFolder(self._folder).config_path
+
+    @property
     def supervisor(self) -> Child:
         """The process that looks after the nodes; it runs as long as the cluster should."""
         assert self._process is not None, "start() comes first"

@@ -12,7 +12,7 @@ from pathlib import Path
 from node.config import NodeConfig
 
 NOWHERE = Path()
-"""The data folder of a member elsewhere: this node has no use for it."""
+"""Folder of the data of members elsewhere: this node has no use for it."""
 
 
 class Roster:

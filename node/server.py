@@ -343,6 +343,7 @@ class Node:
         self._members.take(configuration)
         if self.roster.clients != before:
             self.broker.tell_members()
+        self._show_configuration()
         self._absences = Absences({*self.roster.names, self.me.name}, self.me.name)
         self._note()
 
@@ -460,7 +461,7 @@ class Node:
     def _show_configuration(self) -> None:
         about = self.broker.about
         about.certificates = self._certificate_ends(self.config)
-        about.configuration = to_toml(self.config)
+        about.configuration = to_toml(replace(self.config, nodes=self.roster.nodes))
 
     def _certificate_ends(self, config: ClusterConfig) -> dict[str, int]:
         """The ends of the certificates that this node shows, for its status."""

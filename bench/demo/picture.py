@@ -33,6 +33,8 @@ CAUGHT_UP = "caught up"
 UPGRADING = "upgrading"
 UPGRADED = "upgraded"
 FINISHED = "finished"
+GROWING = "growing"
+GREW = "grew"
 """Kinds of events; between the first two there was no leader, and the picture shades it."""
 
 

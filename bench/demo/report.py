@@ -35,6 +35,7 @@ class Report:
     leaderless_s: float | None
     caught_up_s: float | None
     upgrade_s: float | None
+    grow_s: float | None
     total_s: float
     settings: tuple[tuple[str, str], ...]
 
@@ -56,13 +57,15 @@ def measured(report: Report) -> Iterator[tuple[str, str]]:
     yield "consumed, acked", f"{figures.acked_per_second:,.0f} per second"
     yield "publish to confirm", _latency(figures.confirm_ms)
     yield "publish to delivery, in all", _latency(figures.delivery_ms)
-    if report.upgrade_s is None:
-        yield "without a leader", _seconds(report.leaderless_s)
-    else:
+    if report.upgrade_s is not None:
         yield "upgrade of all nodes, finish included", _seconds(report.upgrade_s)
+    elif report.grow_s is not None:
+        yield "growth from three nodes to five", _seconds(report.grow_s)
+    else:
+        yield "without a leader", _seconds(report.leaderless_s)
     yield "longest pause of confirms then", _seconds(figures.confirm_pause_s)
     yield "longest pause of deliveries then", _seconds(figures.delivery_pause_s)
-    if report.upgrade_s is None:
+    if report.upgrade_s is None and report.grow_s is None:
         yield "killed node, start to caught up", _seconds(report.caught_up_s)
     yield "the whole run, with JVM start", _seconds(report.total_s)
 

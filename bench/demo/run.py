@@ -18,6 +18,7 @@ from bench.demo import picture, records
 from bench.demo.check import check
 from bench.demo.consumer import LOCK_S, PREFETCH
 from bench.demo.figures import Event, measure
+from bench.demo.growing import grow
 from bench.demo.ranges import CHUNK_ROWS
 from bench.demo.report import Report
 from bench.demo.spark_job import CONSUMERS, MASTER, PUBLISHERS
@@ -38,7 +39,7 @@ PLAIN_CONSUMERS = 2
 
 LOOK_S = 0.1
 UPGRADE_PART = 8
-"""An upgrade begins when a part of one in so many is confirmed: it takes most of the run."""
+"""An upgrade or a growth begins when a part of one in so many is confirmed: it takes time."""
 
 RESTART_AFTER_S = 4.0
 """Time before the killed node returns: the others work without it, and the picture shows it."""
@@ -84,13 +85,14 @@ class Tally:
 
 @dataclass(slots=True)
 class Outage:
-    """Consequences of the leader's kill, or of an upgrade; None where there was none."""
+    """Consequences of the leader's kill, an upgrade or a growth; None where there was none."""
 
     events: list[Event] = field(default_factory=list)
     killed_ms: int | None = None
     elected_ms: int | None = None
     caught_up_s: float | None = None
     upgrade_s: float | None = None
+    grow_s: float | None = None
 
     def note(self, kind: str, text: str) -> int:
         """Remember that this happened now."""
@@ -118,9 +120,12 @@ class Run:
         show: Callable[[Progress], None],
         limit_s: float,
         older: str | None = None,
+        *,
+        grows: bool = False,
     ) -> None:
         """`older`: the kept release that the nodes begin with. They are upgraded then, and no
-        leader is killed."""
+        leader is killed; nor is one where the cluster `grows` to five nodes."""
+        self._grows = grows
         self._count = count
         self._household = household
         self._folder = folder
@@ -137,7 +142,7 @@ class Run:
         self._tally = Tally(folder / "records")
         self._outage = Outage()
         self._due = asyncio.Event()
-        self._due_part = 2 if older is None else UPGRADE_PART
+        self._due_part = 2 if older is None and not grows else UPGRADE_PART
         self._workers: list[Child] = []
 
     async def conduct(self) -> Report:
@@ -180,12 +185,15 @@ class Run:
         self._workers.append(self._household.start(name, *command))
 
     async def _go_wrong(self) -> None:
-        """When enough is confirmed, kill the leader, or upgrade all nodes."""
+        """When enough is confirmed, kill the leader, or grow to five, or upgrade all nodes."""
         await self._due.wait()
-        if self._installed is None:
+        outage = self._outage
+        if self._grows:
+            folder = self._folder / "new"
+            outage.grow_s = await grow(self._cluster, self._household, folder, outage.note)
+        elif self._installed is None:
             await self._kill_and_restart()
         else:
-            outage = self._outage
             outage.upgrade_s = await upgrade(self._cluster, self._installed, outage.note)
 
     async def _kill_and_restart(self) -> None:
@@ -262,7 +270,7 @@ class Run:
         if outage.killed_ms is not None and outage.elected_ms is not None:
             leaderless_ms = (outage.killed_ms, outage.elected_ms)
         window_ms = leaderless_ms
-        if outage.upgrade_s is not None:
+        if outage.upgrade_s is not None or outage.grow_s is not None:
             window_ms = (outage.events[0].at_ms, outage.events[-1].at_ms)
         return Report(
             verdict=check(self._count, sent, tally.chunks, tally.deliveries, tally.dead),
@@ -272,6 +280,7 @@ class Run:
             caught_up_s=outage.caught_up_s,
             total_s=time.monotonic() - self._began,
             upgrade_s=outage.upgrade_s,
+            grow_s=outage.grow_s,
             settings=settings(),
         )
 

@@ -407,6 +407,8 @@ class PeerView(View):
     """Log entries that it is behind."""
     connected: bool = _sent("connected", default=False)
     """Whether there is a connection to it."""
+    learner: bool = _sent("learner", default=False)
+    """Whether it gets the log and neither votes nor counts yet."""
     counted: bool = _sent("counted", default=False)
     """Whether its disk counts towards a majority."""
     equal_index: int = _sent("equal_index", 0)

@@ -254,7 +254,7 @@ def nodes_of(configuration: Configuration, before: Roster) -> tuple[NodeConfig, 
                 client=_said(member.client, None if old is None else old.client, peer),
                 peer=peer,
                 http=_said(member.http, None if old is None else old.http, peer),
-                data_dir=NOWHERE if old is None else old.data_dir,
+                data_dir=NOWHERE / member.name if old is None else old.data_dir,
             )
         )
     return tuple(found)

@@ -274,6 +274,7 @@ def node_status(
                 "lag": peer.lag_entries,
                 "connected": peer.connected,
                 "counted": peer.counted,
+                "learner": peer.learner,
                 "equal_index": peer.equal_index,
                 "differs_index": peer.differs_index,
                 "whole_index": peer.whole_index,

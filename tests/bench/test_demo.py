@@ -86,6 +86,7 @@ def test_a_small_run_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
         ["--rows", "336777"],
         ["--report", "no/such/folder/x.html"],
         ["--upgrade", "0.0.1"],
+        ["--grow", "--upgrade", "0.1.0"],
     ],
 )
 def test_options_that_make_no_sense_are_refused_at_once(

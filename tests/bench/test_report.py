@@ -37,6 +37,7 @@ def report_on(deliveries: list[Delivery]) -> Report:
         leaderless_s=0.8,
         caught_up_s=None,
         upgrade_s=None,
+        grow_s=None,
         total_s=61.0,
         settings=(("machine", "2 cores & more"),),
     )
@@ -135,6 +136,7 @@ def test_a_run_without_any_record_still_gives_a_report() -> None:
         leaderless_s=None,
         caught_up_s=None,
         upgrade_s=None,
+        grow_s=None,
         total_s=1.0,
         settings=(),
     )

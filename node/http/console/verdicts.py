@@ -99,6 +99,8 @@ def _not_counted_on(node: NodeView, leader: NodeView) -> str | None:
     peer = next((one for one in leader["peers"] if one["name"] == name), None)
     if peer is None or not peer["connected"]:
         return f"{name} has no connection to the leader {leader['name']}"
+    if peer.get("learner"):
+        return f"{name} is a learner, and does not count yet"
     if not peer["counted"]:
         return f"{name} does not count towards a majority yet"
     if peer["lag"] > LAG_ENTRIES_MAX:

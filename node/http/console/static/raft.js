@@ -34,7 +34,7 @@ function line(node, led) {
     cell("Applied", node.applied === undefined ? "–" : count(node.applied)),
     cell("Under way", node === led ? bytes(node.uncommitted_bytes) : peer ? bytes(peer.in_flight_bytes) : "–"),
     cell("Snapshot", peer?.snapshot ? sending(peer.snapshot) : node.snapshot?.index ? `at ${count(node.snapshot.index)}` : "none"),
-    cell("Counts", node === led || peer?.counted ? "yes" : peer ? chip("warn", "recovering") : "–"));
+    cell("Counts", peer?.learner ? chip("plain", "learner") : node === led || peer?.counted ? "yes" : peer ? chip("warn", "recovering") : "–"));
 }
 
 const gauge = (lag) => (lag > 1000 ? chip("warn", plural(lag, "entry", "entries")) : count(lag));
