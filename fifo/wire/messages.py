@@ -705,6 +705,7 @@ class Durable(Message):
     consumer: Number = 0
     max_bytes: Number = 0
     bodies: Flag = True
+    runs: Flag = False
 
 
 @on_wire(49)
