@@ -77,7 +77,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         _test(turns.test_one_client_gets_its_share_and_then_what_a_turn_has_room_for),
     ),
     "new connections have shares of their own beyond the turn": (
-        edited(InputTurns, "arrived", "not self._left or ", ""),
+        edited(InputTurns, "arrived", "self._items <= 0 or self._seconds <= 0 or ", ""),
         _test(turns.test_all_clients_of_one_turn_share_its_time),
     ),
     "a client is served until it has nothing left": (
