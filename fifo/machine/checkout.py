@@ -76,14 +76,17 @@ def deliver(
     *,
     session: int | None = None,
     room: int | None = None,
+    key_runs: bool = False,
 ) -> int:
     """Hand out up to `most` messages to the consumer, under new locks; how many there were.
 
     They go to its own session, or for a durable consumer to the `session` that asked; with `room`
-    up to the message whose body makes it so many bytes.
+    up to the message whose body makes it so many bytes; with `key_runs` several of a key.
     """
     if not queue.ready:
         return 0
+    if key_runs:
+        step.checkouts -= ordering.call_for(queue, consumer.number, step.checkouts // 2)
     state = step.state
     assert most <= consumer.prefetch - consumer.held, "nothing is handed out above the prefetch"
     first_token = consumer.next_token
@@ -91,7 +94,7 @@ def deliver(
     count = 0
     start = end = -1  # what was taken last and lies side by side: together it makes few runs
     while count < most and step.checkouts > 0 and (room is None or room > 0):
-        taken = take_next(step, queue, consumer, most - count, room)
+        taken = take_next(step, queue, consumer, most - count, room, key_runs=key_runs)
         if taken is None:
             break
         position, piece = taken
@@ -141,7 +144,13 @@ def is_cut_short(step: Step, queue: Queue, consumer: Consumer) -> bool:
 
 
 def take_next(
-    step: Step, queue: Queue, consumer: Consumer, most: int, room: int | None = None
+    step: Step,
+    queue: Queue,
+    consumer: Consumer,
+    most: int,
+    room: int | None = None,
+    *,
+    key_runs: bool = False,
 ) -> tuple[int, int] | None:
     """Take the first stretch of messages that the consumer may have: (position, count).
 
@@ -149,6 +158,7 @@ def take_next(
     With `room` the stretch ends with the message whose body makes it so many bytes.
     """
     kind = queue.spec.ordering
+    runner = consumer.number if key_runs else 0
     # Positions ascend in the order of delivery, so the next message is the lower one of two fronts:
     # fresh ones go in stretches, returned ones one by one, as each has a record of its own. The
     # loop ends: every round takes a message from its place, and pays for those it does not give.
@@ -183,7 +193,7 @@ def take_next(
             ordering.finished(step, queue, position)
             deadletter.expire(step, queue, position)
             step.checkouts -= limits.LEAVE_COST
-        elif kind != "key" or ordering.take_key(queue, position):
+        elif kind != "key" or ordering.take_key(queue, position, runner):
             return position, count
         else:
             step.checkouts -= limits.RECORD_COST

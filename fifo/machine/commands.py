@@ -385,7 +385,8 @@ class OpenDurable:
 class Reserve:
     """Lock the next `count` messages for a durable consumer under its next tokens.
 
-    `max_bytes`: only up to the message whose body makes it so many bytes; 0 for all.
+    `max_bytes`: only up to the message whose body makes it so many bytes; 0 for all. `runs`: of a
+    key-ordered queue several of a key, where it has all of the key that is out (from version 2 on).
     """
 
     consumer: int
@@ -393,6 +394,7 @@ class Reserve:
     count: int
     session: int = 0
     max_bytes: int = 0
+    runs: bool = False
 
 
 @value
@@ -653,7 +655,17 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
         OpenDurable,
         (_queue, new_name, _options, label),
     ),
-    28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural, natural)),
+    28: (
+        Reserve,
+        (
+            positive,
+            positive,
+            integer(1, limits.STEP_MESSAGES),
+            natural,
+            natural,
+            validators.flag,
+        ),
+    ),
     29: (Fetch, (positive, positive, positive, positive, natural, natural)),
     30: (AckUpto, (positive, positive, natural, natural, natural)),
     31: (RenewDurable, (positive, positive)),

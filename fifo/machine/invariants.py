@@ -29,7 +29,7 @@ def check(state: State) -> None:
         _columns(queue, places)
         _records(state, queue, places)
         _single_active(state, queue)
-        _keys(queue, places)
+        _keys(state, queue, places)
     for consumer in state.consumers.values():
         _consumer(state, consumer)
     _indexes(state)
@@ -204,10 +204,11 @@ def _is_lagging(state: State, number: int) -> bool:
     return session is not None and not consumers.is_present(state, session)
 
 
-def _keys(queue: Queue, places: dict[str, list[int]]) -> None:
+def _keys(state: State, queue: Queue, places: dict[str, list[int]]) -> None:
     if queue.spec.ordering != "key":
         assert not queue.busy_keys, "busy keys where keys do not order"
         assert not queue.waiting, "messages that wait for keys where keys do not order"
+        assert not queue.runs, "runs of keys where keys do not order"
         return
     out = {at for name in ("locked", "delayed", "returned", "avoided") for at in places[name]}
     for key, position in queue.busy_keys.items():
@@ -218,10 +219,32 @@ def _keys(queue: Queue, places: dict[str, list[int]]) -> None:
     for position in places["locked"]:
         column = queue.blocks[position >> BLOCK_BITS].key_hashes
         if column is not None and column[position & _MASK]:
-            assert queue.busy_keys[column[position & _MASK]] == position, "two of one key are out"
+            key = column[position & _MASK]
+            out_too = position in queue.runs.get(key, ())
+            assert queue.busy_keys[key] == position or out_too, "two of one key are out"
+    _runs(state, queue, places)
     for key, held in queue.waiting.items():
         assert held, "an empty list of waiting messages is kept"
         assert key in queue.busy_keys, "messages wait for a key that is free"
+
+
+def _runs(state: State, queue: Queue, places: dict[str, list[int]]) -> None:
+    """Several of a key that are out are locked or delayed; a runner has all of them locked."""
+    held = {*places["locked"], *places["delayed"]}
+    for key, others in queue.runs.items():
+        assert others, "an empty run is kept"
+        assert queue.busy_keys[key] not in others, "a message is out twice"
+        assert held.issuperset([queue.busy_keys[key], *others]), "one of several out is ready"
+        for position in others:
+            column = queue.blocks[position >> BLOCK_BITS].key_hashes
+            assert column is not None, "a run without hashes"
+            assert column[position & _MASK] == key, "a foreign key in a run"
+    for key, runner in queue.runners.items():
+        assert key in queue.busy_keys, "a free key has a runner"
+        holds = [part for part, _ in locks.all_holds(state.consumers[runner])]
+        for position in [queue.busy_keys[key], *queue.runs.get(key, ())]:
+            mine = any(one.position <= position < one.position + one.count for one in holds)
+            assert mine, "a runner has not all of its key that is out"
 
 
 def _consumer(state: State, consumer: Consumer) -> None:

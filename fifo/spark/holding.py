@@ -103,6 +103,7 @@ class Holder:
             lock=lock_s,
             max_lock=settings.max_lock_s or max(lock_s, limits.MAX_LOCK_S),
         )
+        self._runs = settings.key_runs
         self._held: Ranges = ()
         self._lost: Ranges = ()
         self._next = 1
@@ -157,7 +158,7 @@ class Holder:
             wanted = min(most - taken, limits.STEP_MESSAGES)
             before = self._next
             try:
-                tokens, left_bytes = self._durable.hold(wanted, max_bytes)
+                tokens, left_bytes = self._durable.hold(wanted, max_bytes, runs=self._runs)
             except fifo.FifoError as error:
                 if not error.unknown:
                     raise

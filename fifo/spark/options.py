@@ -55,6 +55,7 @@ class Settings:
     lock_s: float | None = None
     max_lock_s: float | None = None
     fail_on_data_loss: bool = True
+    key_runs: bool = False
     binary_keys: bool = False
     columns: tuple[str, ...] | None = None
     job: str | None = None
@@ -240,6 +241,7 @@ OPTIONS: Final = (
     _Option("maxBytesPerTrigger", "max_bytes", _bytes, frozenset({STREAM_READ})),
     _Option("lock", "lock_s", _seconds, _READS),
     _Option("maxLock", "max_lock_s", _seconds, _READS),
+    _Option("keyRuns", "key_runs", _boolean, _READS),
     _Option("failOnDataLoss", "fail_on_data_loss", _boolean, frozenset({STREAM_READ})),
     _Option("binaryKeys", "binary_keys", _boolean, _READS),
     _Option("format", "body_format", _one_of(*typed.FORMATS), _ALL),
@@ -473,7 +475,12 @@ def _check_batch(settings: Settings, found: dict[str, Any]) -> None:
                 raise fifo.InvalidArgument(f"option {name} has no effect with the option table")
 
 
-_TAKING: Final = {"reservation": "reservation", "lock_s": "lock", "max_lock_s": "maxLock"}
+_TAKING: Final = {
+    "reservation": "reservation",
+    "lock_s": "lock",
+    "max_lock_s": "maxLock",
+    "key_runs": "keyRuns",
+}
 """Options of what takes messages: field and name."""
 
 _OF_MESSAGES: Final = {

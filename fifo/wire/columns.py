@@ -406,10 +406,19 @@ class Publication:
     numbers: Sequence[int] | None = None
 
 
+_beyond_bodies = attrgetter(
+    *("keys", "headers", "priorities", "delays_ms", "ttls_ms", "dedup_ids", "numbers")
+)
+_NOTHING_MORE: Final = (None,) * 7
+
+
 def pack_publication(publication: Publication) -> tuple[tuple[tuple[int, int], ...], list[Buffer]]:
     """The columns list and the raw parts of a publish frame."""
     p = publication
-    parts: list[tuple[int, bytes]] = [(SIZES, pack_u32([len(body) for body in p.bodies]))]
+    sizes = _pack("I", list(map(len, p.bodies)))
+    if _beyond_bodies(p) == _NOTHING_MORE:
+        return ((SIZES, len(sizes)),), [sizes, *p.bodies]
+    parts: list[tuple[int, bytes]] = [(SIZES, sizes)]
     for tag, items in (
         (KEY_LENGTHS, p.keys),
         (HEADER_LENGTHS, p.headers),

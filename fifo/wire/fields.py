@@ -31,8 +31,15 @@ NAMES: Final[dict[Check, str]] = {}
 generated from it."""
 
 
-def _called(name: str, check: Check) -> Check:
+AT_ONCE: Final[dict[Check, str]] = {}
+"""For checks of single values: an expression, `{0}` for the value, that is true where the check
+would return the value as it is. A call for each field costs more than all else of a small frame."""
+
+
+def _called(name: str, check: Check, at_once: str = "") -> Check:
     NAMES[check] = name
+    if at_once:
+        AT_ONCE[check] = at_once
     return check
 
 
@@ -48,7 +55,8 @@ def integer(low: int = 0, high: int = U63_MAX) -> Check:
             raise FieldError(f"must be an integer from {low} to {high}")
         return value
 
-    return _called(f"integer {low}..{high}", check)
+    at_once = f"type({{0}}) is int and {low} <= {{0}} <= {high}"
+    return _called(f"integer {low}..{high}", check, at_once)
 
 
 def boolean(value: Any) -> bool:
@@ -69,7 +77,8 @@ def text(bytes_max: int, bytes_min: int = 0) -> Check:
             raise FieldError(f"must be {bytes_min} to {bytes_max} bytes long")
         return value
 
-    return _called(f"text {bytes_min}..{bytes_max}", check)
+    at_once = f"type({{0}}) is str and {{0}}.isascii() and {bytes_min} <= len({{0}}) <= {bytes_max}"
+    return _called(f"text {bytes_min}..{bytes_max}", check, at_once)
 
 
 def octets(bytes_max: int, bytes_min: int = 0) -> Check:
@@ -80,7 +89,8 @@ def octets(bytes_max: int, bytes_min: int = 0) -> Check:
             raise FieldError(f"must be {bytes_min} to {bytes_max} bytes")
         return value
 
-    return _called(f"bytes {bytes_min}..{bytes_max}", check)
+    at_once = f"type({{0}}) is bytes and {bytes_min} <= len({{0}}) <= {bytes_max}"
+    return _called(f"bytes {bytes_min}..{bytes_max}", check, at_once)
 
 
 def maybe(inner: Check) -> Check:
@@ -89,7 +99,7 @@ def maybe(inner: Check) -> Check:
     def check(value: Any) -> Any:
         return None if value is None else inner(value)
 
-    return _called(f"{NAMES[inner]} or nil", check)
+    return _called(f"{NAMES[inner]} or nil", check, "{0} is None")
 
 
 def list_of(inner: Check, items_max: int) -> Check:
@@ -98,6 +108,8 @@ def list_of(inner: Check, items_max: int) -> Check:
     def check(value: Any) -> tuple[Any, ...]:
         if type(value) is not list or len(value) > items_max:
             raise FieldError(f"must be a list of at most {items_max} items")
+        if len(value) == 1:
+            return (inner(value[0]),)
         return tuple([inner(item) for item in value])
 
     return _called(f"list {items_max} of {NAMES[inner]}", check)
@@ -114,7 +126,20 @@ def record(*inner: Check, required: int | None = None) -> Check:
         return tuple([one(item) for one, item in zip(inner, value)])  # noqa: B905
 
     names = [NAMES[one] + ("?" if at >= least else "") for at, one in enumerate(inner)]
-    return _called(f"[{', '.join(names)}]", check)
+    return _called(f"[{', '.join(names)}]", _quick_record(inner, least, check))
+
+
+def _quick_record(inner: tuple[Check, ...], least: int, check: Check) -> Check:
+    """The same check, without a call for each value where all of them are as they should be."""
+    if not all(one in AT_ONCE for one in inner[:least]):
+        return check
+    conditions = [f"type(value) is list and {least} <= len(value) <= {len(inner)}"]
+    for at, one in enumerate(inner):
+        fits = AT_ONCE[one].format(f"value[{at}]") if one in AT_ONCE else "False"
+        conditions.append(f"({fits})" if at < least else f"(len(value) <= {at} or {fits})")
+    source = f"lambda value: tuple(value) if {' and '.join(conditions)} else check(value)"
+    quick: Check = eval(source, {"check": check})  # of the numbers above alone
+    return quick
 
 
 def ranges(items_max: int) -> Check:
@@ -179,3 +204,4 @@ def mapping(value: Any) -> dict[str, Any]:
 
 
 NAMES.update({boolean: "bool", plain: "any", mapping: "map"})
+AT_ONCE[boolean] = "type({0}) is bool"

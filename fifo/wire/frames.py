@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import msgpack
 
@@ -102,9 +102,10 @@ class Decoder:
         self._needed = PREFIX.size
         if left >= PREFIX.size:
             header_bytes, raw_bytes = PREFIX.unpack_from(data, at)
-            self._check_prefix(header_bytes, raw_bytes)
             split = at + PREFIX.size + header_bytes
             end = split + raw_bytes
+            if not 0 < header_bytes <= self._header_bytes_max or end - at > self.frame_bytes_max:
+                self._refuse_prefix(header_bytes, raw_bytes)
             if end == len(data):
                 self._data, self._at, self.empty = b"", 0, True
                 return _frame(data, at + PREFIX.size, split, end, self._containers_max)
@@ -130,7 +131,7 @@ class Decoder:
             frames.append(frame)
         return frames
 
-    def _check_prefix(self, header_bytes: int, raw_bytes: int) -> None:
+    def _refuse_prefix(self, header_bytes: int, raw_bytes: int) -> NoReturn:
         total = PREFIX.size + header_bytes + raw_bytes
         if header_bytes > self._header_bytes_max or total > self.frame_bytes_max:
             raise RemoteProtocolError(
@@ -139,8 +140,7 @@ class Decoder:
                 or f"a frame of {total} bytes with a header of {header_bytes} bytes; at most"
                 f" {self.frame_bytes_max} and {self._header_bytes_max} are accepted",
             )
-        if header_bytes == 0:
-            raise RemoteProtocolError(Code.PROTOCOL, "a frame without a header")
+        raise RemoteProtocolError(Code.PROTOCOL, "a frame without a header")
 
 
 _OTHER_PROTOCOLS: Final = (
@@ -275,7 +275,7 @@ def encode(
         header = msgpack.packb([message.TYPE, correlation, *message.to_fields()])
     except (TypeError, ValueError, OverflowError) as error:
         raise LocalProtocolError(f"{type(message).__name__} cannot be packed: {error}") from error
-    raw_bytes = sum([len(part) for part in raw])
+    raw_bytes = sum(map(len, raw))
     total = PREFIX.size + len(header) + raw_bytes
     if len(header) > header_bytes_max or total > limits.FRAME_BYTES_MAX:
         raise LocalProtocolError(

@@ -79,16 +79,13 @@ class Opening:
 
     def receive_data(self, data: bytes) -> list[Frame | BadMessage]:
         """Frames that these bytes complete, in order; raises RemoteProtocolError and is closed."""
-        self.feed(data)
+        decoder = self.decoder
+        if self.state is not State.CLOSED:
+            decoder.feed(data)
         frames: list[Frame | BadMessage] = []
-        while not self.decoder.empty and (frame := self.next_frame()) is not None:
+        while not decoder.empty and (frame := self.next_frame()) is not None:
             frames.append(frame)
         return frames
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes as they arrive, for `next_frame`."""
-        if self.state is not State.CLOSED:
-            self.decoder.feed(data)
 
     def next_frame(self) -> Frame | BadMessage | None:
         """The next frame that has arrived whole; raises RemoteProtocolError and is closed."""

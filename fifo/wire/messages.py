@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar, get_type_hints
 
 from fifo.wire import limits
 from fifo.wire.fields import (
+    AT_ONCE,
     U8_MAX,
     U16_MAX,
     U32_MAX,
@@ -114,6 +115,8 @@ class Message:
     _CHECKS: ClassVar[tuple[tuple[str, Check], ...]]
     _READ: ClassVar[Callable[[Any], tuple[Any, ...]] | None]
     """Reads all fields at once, where there are several: every frame that is sent needs it."""
+    _MAKE: ClassVar[Callable[[list[Any]], Message] | None] = None
+    """Makes a message of positional fields, each checked; None before the first one."""
     _DEFAULTS_BACKWARDS: ClassVar[tuple[Any, ...]]
     _REQUIRED: ClassVar[int]
 
@@ -162,14 +165,34 @@ def from_fields(cls: type[Message], values: list[Any]) -> Message:
 
     Fields beyond those that this version knows are ignored: a newer peer may send them.
     """
-    checks = cls._CHECKS
     if len(values) < cls._REQUIRED:
-        raise FieldError(f"{cls.__name__}.{checks[len(values)][0]}: is missing")
+        raise FieldError(f"{cls.__name__}.{cls._CHECKS[len(values)][0]}: is missing")
+    make = cls._MAKE or _maker(cls)
     try:
-        # B905: the shorter one ends it, and the keyword costs as much as a check.
-        return cls(*[check(value) for (_, check), value in zip(checks, values)])  # noqa: B905
+        return make(values)
     except FieldError:
         raise _first_bad(cls, values) from None
+
+
+def _maker(cls: type[Message]) -> Callable[[list[Any]], Message]:
+    """Write the function that checks the fields of this class, as far as there are any, and makes a
+    message of them: without a call for each field that is as it should be."""
+    names: dict[str, Any] = {"cls": cls}
+    lines = ["def make(values):", "    count = len(values)"]
+    made = ""
+    for at, (_, check) in enumerate(cls._CHECKS):
+        if at >= cls._REQUIRED:
+            lines.append(f"    if count == {at}: return cls({made})")
+        names[f"check{at}"] = check
+        lines.append(f"    field{at} = values[{at}]")
+        fits = AT_ONCE.get(check, "False").format(f"field{at}")
+        lines.append(f"    if not ({fits}): field{at} = check{at}(field{at})")
+        made += f"field{at}, "
+    lines.append(f"    return cls({made})")
+    exec("\n".join(lines), names)  # of this module's own checks alone, as dataclass does
+    make: Callable[[list[Any]], Message] = names["make"]
+    cls._MAKE = staticmethod(make)
+    return make
 
 
 def _first_bad(cls: type[Message], values: list[Any]) -> FieldError:
@@ -710,6 +733,7 @@ class Durable(Message):
     consumer: Number = 0
     max_bytes: Number = 0
     bodies: Flag = True
+    runs: Flag = False
 
 
 @on_wire(49)

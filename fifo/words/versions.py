@@ -26,6 +26,10 @@ MEMBERS_CHANGE: Final = 2
 STATES_COMPARED: Final = 2
 """From here on members compare digests of their whole states each half hour of cluster time."""
 
+KEY_RUNS: Final = 2
+"""From here on a reservation may hold several messages of a key, where it asks for them; snapshots
+have what is out of each key (format 14)."""
+
 NEWEST: Final = 2
 """The highest version that this program knows."""
 
@@ -53,10 +57,11 @@ VERSIONS: Final = (
     Version(
         MEMBERS_TELL,
         "0.2.0",
-        {"peer": 5, "entry": 1, "machine": 2, "snapshot": 13, "journal": 2},
+        {"peer": 5, "entry": 1, "machine": 2, "snapshot": 14, "journal": 2},
         (
             "peer protocol 5: members say what they can, and one of 0.1.0 is refused by a line",
             "members compare their whole states each half hour, and one that differs is replaced",
+            "a reservation may hold runs of a key, of a key-ordered queue",
             "members are added, removed, replaced and moved while the cluster runs (`fifo member`)",
         ),
     ),
@@ -67,7 +72,7 @@ CAN: Final[Ranges] = {
     "peer": (4, 5),
     "entry": (1, 1),
     "machine": (FIRST, NEWEST),
-    "snapshot": (13, 13),
+    "snapshot": (13, 14),
     "journal": (1, 2),
     "client": (1, 1),
 }

@@ -236,7 +236,8 @@ class Broker:
     def after_turn(self) -> float | None:
         """Carry out the rest of the turn, send all waiting output, and read on or not, by the size
         of what is gathered; seconds until that needs a turn, or None."""
-        self.carry_out()
+        if self.leadership is not None or self.connections.waiting:
+            self.carry_out()
         if self.host.machine.users_revision != self._users_revision:
             self.follow_users()  # After the answers: the change may end its own connection.
             self.flush()

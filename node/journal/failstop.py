@@ -25,6 +25,8 @@ class FailStop:
         self.failure: str | None = None
         """The reason why the journal's work has ended; None while it has not."""
         self.closed = False
+        self.works = True
+        """Neither failed nor closed: what is asked for each entry."""
 
     def __repr__(self) -> str:
         return f"<FailStop {'failed' if self.failure else 'closed' if self.closed else 'open'}>"
@@ -40,11 +42,20 @@ class FailStop:
         """End the journal's work for good, and raise `JournalFailed`."""
         reason = problem.strerror or str(problem)
         what = "no room left on the disk" if problem.errno in FULL_ERRNOS else "the disk failed"
-        self.failure = (
+        failure = (
             f"the journal in {self._folder} has stopped: {what} ({reason}); "
             "nothing that was acknowledged is lost; start the node again when the cause is gone"
         )
-        raise JournalFailed(self.failure) from problem
+        self.stop(failure)
+        raise JournalFailed(failure) from problem
+
+    def stop(self, reason: str) -> None:
+        """End the journal's work for good, for this reason."""
+        self.failure, self.works = reason, False
+
+    def close(self) -> None:
+        """End the journal's work, for it is over."""
+        self.closed, self.works = True, False
 
     @contextlib.contextmanager
     def final(self) -> Iterator[None]:
@@ -62,5 +73,5 @@ class FailStop:
             with self.final():
                 yield
         except JournalDamaged as damage:
-            self.failure = str(damage)
+            self.stop(str(damage))
             raise

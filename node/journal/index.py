@@ -131,8 +131,8 @@ class LogIndex:
 
     def command_bytes(self, first: int, last: int) -> int:
         """Bytes of the commands of the entries from `first` to `last`; 0 where there are none."""
-        if first == last:
-            return self._sizes[self._slot(first)]
+        if self.first_index <= first == last <= self.last_index:
+            return self._sizes[first - self.first_index]
         return sum(self._sizes[self._slot(first) : self._slot(last) + 1]) if first <= last else 0
 
     def span_bytes(self, first: int, last: int) -> int:

@@ -264,7 +264,7 @@ class Journal:
                     self._segments.end_file()
                     self._segments.sync_mark()
         finally:
-            self._failstop.closed = True
+            self._failstop.close()
             self._segments.close()
             self._snapshots.files.close()
             with contextlib.suppress(OSError):
@@ -324,7 +324,7 @@ class Journal:
     def cannot_repair(self, location: EntryLocation) -> JournalDamaged:
         """The error of a node that has to have a damaged entry, and gets it from nowhere; final."""
         error = self.damages.error(self._snapshots.entries, location)
-        self._failstop.failure = str(error)
+        self._failstop.stop(str(error))
         return error
 
     def rewriting(self, location: EntryLocation, command: bytes) -> Job[bool] | None:

@@ -238,7 +238,8 @@ class DurableLog:
 
         A sync under way is waited for. Raises `JournalFailed`, which is final.
         """
-        self._failstop.check()
+        if not self._failstop.works:
+            self._failstop.check()
         if self._writer.job is not None:
             self.finish_sync(self._writer.job)
         if self._writer.gathering:
@@ -327,7 +328,8 @@ class DurableLog:
 
     def extend(self, entries: Sequence[Entry]) -> None:
         """Add the next entries, uncopied; durable after the next `sync`."""
-        self._failstop.check()
+        if not self._failstop.works:
+            self._failstop.check()
         if not entries:
             return
         commands, indexes, terms = zip(*entries, strict=True)

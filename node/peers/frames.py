@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
@@ -345,6 +346,10 @@ _BY_NUMBER: Final = {
 }
 """Every frame by its number: name, fields, keys of the message, types where they are plain."""
 
+_NAMES: Final = {name: [field for field, _ in fields] for name, (_, fields) in FORMATS.items()}
+_APPEND_NUMBERS: Final = itemgetter(*_NAMES["append_entries"][:5])
+_COMMAND_OF, _TERM_OF = itemgetter(0), itemgetter(2)
+
 _packer = msgpack.Packer()
 _ENTRY_BYTES_MAX: Final = limits.ENTRY_BYTES_MAX + 1
 
@@ -356,17 +361,9 @@ def encode(message: Message) -> list[Bytes]:
     raw: list[Bytes] = []
     if name == "append_entries":
         entries = message["entries"]
-        raw = [entry[0] for entry in entries]
+        raw = list(map(_COMMAND_OF, entries))
         sizes = list(map(len, raw))
-        values = [
-            message["term"],
-            message["commit_index"],
-            message["prevLogIdx"],
-            message["prevLogTerm"],
-            message["round"],
-            [entry[2] for entry in entries],
-            sizes,
-        ]
+        values = [*_APPEND_NUMBERS(message), list(map(_TERM_OF, entries)), sizes]
         raw_bytes = sum(sizes)
     elif name == "snapshot_entries":
         entries = message["entries"]
@@ -376,7 +373,7 @@ def encode(message: Message) -> list[Bytes]:
         values += [[entry[1] for entry in entries], [entry[2] for entry in entries], sizes]
         raw_bytes = sum(sizes)
     else:
-        values = [message[field] for field, _ in fields]
+        values = list(map(message.__getitem__, _NAMES[name]))
         field_name = _RAW_FIELDS.get(name)
         if field_name is not None and message[field_name]:
             raw = [message[field_name]]
@@ -510,32 +507,29 @@ class Decoder:
             need = LENGTHS.size
             if have >= need:
                 header_bytes, raw_bytes = LENGTHS.unpack_from(self._buffer, self._start)
-                self._check(header_bytes, raw_bytes)
-                need += header_bytes + raw_bytes
+                whole = header_bytes + raw_bytes
+                limit = limits.FRAME_BYTES_MAX if self.trusted else limits.HANDSHAKE_BYTES_MAX
+                if header_bytes > limits.HEADER_BYTES_MAX or whole > limit:
+                    raise FrameInvalid(
+                        f"a frame of {header_bytes} + {raw_bytes} bytes, at most {limit} are "
+                        f"allowed, {limits.HEADER_BYTES_MAX} of them before the raw bytes"
+                    )
+                need += whole
                 if have >= need:
                     view = memoryview(self._buffer)[self._start : self._start + need]
                     cut = LENGTHS.size + header_bytes
                     self._start += need
                     yield decode(view[LENGTHS.size : cut], view[cut:])
                     continue
-            self._make_room(need)
+            if have:
+                self._make_room(need)
+            else:
+                self._buffer, self._start, self._end = self._base, 0, 0
             return
-
-    def _check(self, header_bytes: int, raw_bytes: int) -> None:
-        whole = header_bytes + raw_bytes
-        limit = limits.FRAME_BYTES_MAX if self.trusted else limits.HANDSHAKE_BYTES_MAX
-        if header_bytes > limits.HEADER_BYTES_MAX or whole > limit:
-            raise FrameInvalid(
-                f"a frame of {header_bytes} + {raw_bytes} bytes, at most {limit} are allowed, "
-                f"{limits.HEADER_BYTES_MAX} of them before the raw bytes"
-            )
 
     def _make_room(self, need: int) -> None:
         """Keep the incomplete frame, in a buffer where the whole of it fits."""
         rest = self._end - self._start
-        if not rest:
-            self._buffer, self._start, self._end = self._base, 0, 0
-            return
         if need > len(self._base):
             if need != len(self._buffer) or self._start:
                 # A buffer of exactly this frame: nothing of the next one can land in it.

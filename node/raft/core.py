@@ -149,7 +149,8 @@ class Core(Changing):
 
     def enter(self) -> None:
         """Every way into this node calls this first: the library's clock is now this node's."""
-        seams.run_as(self.clock, self.rng)
+        running = seams.running  # As `run_as`, without a call for each message.
+        running.clock, running.rng = self.clock, self.rng
 
     def fail(self, error: Exception) -> None:
         """Remember why this node has to stop; the next turn raises it."""

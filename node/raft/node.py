@@ -191,7 +191,8 @@ class RaftNode:
 
     def _turn(self) -> float:
         core, log = self._core, self._log
-        self._announce()
+        if (core.role, core.term) != self._announced:
+            self._announce()
         if (log.recent_sync_seconds > self._sync_seconds_bound) != self._syncs_off_loop:
             self._judge_disk()
         if log.dirty or core.outbox.frames:
@@ -228,7 +229,8 @@ class RaftNode:
         # The commit rule runs first in the tick, and counts for the leader what is durable.
         if core.role != LEADER or core.tick_due(now):
             core.tick()
-            self._announce()
+            if (core.role, core.term) != self._announced:
+                self._announce()
         else:
             core.append_submitted()
         if core.changes_due:
@@ -314,11 +316,9 @@ class RaftNode:
     def _announce(self) -> None:
         """Tell the owner of a change of role or term before anything happens in it."""
         core = self._core
-        state, term = core.role, core.term
-        if (state, term) != self._announced:
-            self._announced = state, term
-            self._announced_leading = term if state == LEADER else None
-            self._on_role(self.role, term)
+        state, term = self._announced = core.role, core.term
+        self._announced_leading = term if state == LEADER else None
+        self._on_role(self.role, term)
 
     def _stop(self, error: Exception) -> None:
         """Nothing further will be known of what was submitted."""

@@ -286,3 +286,24 @@ def _blocking_story(url: str) -> None:
         assert reader.ack(1) == ()
         assert (reader.opened.generation, reader.hold(1).tokens) == (1, range(3, 3))
         reader.forget()
+
+
+@pytest.mark.fifo_cluster(nodes=3)
+async def test_a_run_of_a_key_is_its_readers_until_all_of_it_is_settled(
+    shared_cluster: SharedCluster, client: fifo.Client
+) -> None:
+    await client.declare(fifo.QueueSpec("keyed", ordering="key"))
+    await client.publish_many("keyed", [b"%d" % n for n in range(6)], keys=["a", "b"] * 3)
+    reader, other = client.durable("keyed", "reader"), client.durable("keyed", "other")
+    assert told(await reader.reserve(2)) == [(1, b"0"), (2, b"1")]
+    assert await reader.reserve(9) == [], "one of each key is out"
+    await reader.ack(2)
+    assert told(await reader.reserve(3, runs=True)) == [(3, b"2"), (4, b"3"), (5, b"4")]
+    await shared_cluster.crash_leader()
+    assert await other.reserve(9, runs=True) == []
+    assert list((await reader.hold(9, runs=True)).tokens) == [6]
+    await reader.settle("release", [3])
+    await client.publish("keyed", b"6", key="a")
+    assert await reader.reserve(9, runs=True) == [], "the run of a has ended with the return"
+    await reader.ack(6)
+    assert [one.body for one in await other.reserve(9, runs=True)] == [b"2", b"6"]

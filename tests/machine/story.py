@@ -277,6 +277,18 @@ class Story:
         named = tuple((number, first, last) for first, last in ranges_of(tokens))
         return self._apply(commands.Tick(named))
 
+    def do_version(self, number: str) -> list[str]:
+        return self._apply(commands.SetVersion(int(number)))
+
+    def do_open(self, queue: str, name: str) -> list[str]:
+        return self._apply(commands.OpenDurable(queue, name))
+
+    def do_reserve(self, consumer: str, count: str, *, runs: bool = False) -> list[str]:
+        """By the reader itself, in its newest generation; what it gets is sent to no session."""
+        _, number = self._owner(consumer)
+        generation = self.bench.machine.state.consumers[number].durable
+        return self._apply(commands.Reserve(number, generation, int(count), runs=runs))
+
     def do_move(self, queue: str, target: str, count: str = "1") -> list[str]:
         return self._apply(commands.Move(queue, target, int(count)))
 

@@ -43,6 +43,7 @@ class Fuzz:
         self.rng = random.Random(seed)
         self.bench = Bench()
         self.tokens: list[tuple[int, int, int]] = []
+        self.bench.do(commands.SetVersion(1 + seed % 2))
         for name, spec in SPECS.items():
             if name != "dead":
                 self.bench.do(commands.Declare(name, spec))
@@ -247,6 +248,7 @@ class Fuzz:
         choices: list[Command] = [
             commands.Reserve(number, generation, rng.randint(1, 4)),
             commands.Reserve(number, generation, rng.randint(1, 4), 0, rng.randint(1, 20)),
+            commands.Reserve(number, generation, rng.randint(1, 9), runs=True),
             commands.Fetch(number, generation, 1, consumer.next_token),
             commands.AckUpto(number, generation, rng.randint(0, consumer.next_token)),
             commands.RenewDurable(number, generation),

@@ -1,7 +1,11 @@
 """The order of messages: keys, priorities beside keys, and single-active queues."""
 
+from unittest.mock import patch
+
 from fifo.machine import Machine, commands, invariants, replies
+from fifo.machine.state import ordering
 from fifo.words.settlement import Verb
+from fifo.words.versions import KEY_RUNS
 from tests.support.machine import Bench, expect
 
 
@@ -79,3 +83,23 @@ def test_a_message_that_was_moved_is_ordered_with_those_of_its_key_that_were_not
     assert bench.fresh_bodies() == ["first", "other"], "later has the key of first"
     bench.ack(1, 1)
     assert bench.fresh_bodies() == ["later"]
+
+
+def test_a_run_does_not_pass_what_a_step_had_no_time_to_call() -> None:
+    bench = Bench()
+    bench.do(commands.SetVersion(KEY_RUNS))
+    bench.declare("q", ordering="key")
+    session = bench.attach()
+    reader = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "r"))).consumer
+    bench.publish(session, "q", "a1", "b1", keys=[b"a", b"b"])
+    bench.do(commands.Reserve(reader, 1, 9, session, runs=True))
+    bench.publish(session, "q", "a2", "b2", keys=[b"a", b"b"])
+    consumer = bench.subscribe(session, "q").consumer
+    bench.do(commands.Cancel(session, consumer))
+    bench.publish(session, "q", "b3", keys=[b"b"])
+    whole = ordering.call_for
+    with patch.object(ordering, "call_for", lambda queue, runner, _: whole(queue, runner, 1)):
+        bench.do(commands.Reserve(reader, 1, 9, session, runs=True))
+    assert bench.fresh_bodies() == ["a2"]
+    bench.do(commands.Reserve(reader, 1, 9, session, runs=True))
+    assert bench.fresh_bodies() == ["b2", "b3"]

@@ -10,6 +10,7 @@ from fifo.machine import Machine
 from fifo.machine.snapshot import codec, format, snapshot_layout
 from fifo.machine.snapshot.format import SnapshotError
 from fifo.machine.state.records import QUEUE_DERIVED, VERSION, Consumer, Producer, Queue, Session
+from fifo.words import versions
 from tests.machine import pinned
 from tests.machine.test_fuzz import Fuzz
 
@@ -40,14 +41,25 @@ def test_bytes_that_are_no_snapshot_are_refused(value: object) -> None:
         Machine.restore(codec.encode(value))
 
 
-def test_the_format_of_a_snapshot_is_pinned(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("version", range(versions.FIRST, versions.NEWEST + 1))
+def test_the_format_of_a_snapshot_is_pinned(version: int, request: pytest.FixtureRequest) -> None:
     """A change of the bytes is a new `FORMAT`, and a new fixture; `--rewrite` writes it."""
-    path = Path(__file__).parent / "snapshots" / f"format-{format.FORMAT}.bin"
-    data = pinned.build().machine.snapshot()
+    number = versions.version(version).uses["snapshot"]
+    path = Path(__file__).parent / "snapshots" / f"format-{number}.bin"
+    data = pinned.build(version).machine.snapshot()
     if request.config.getoption("rewrite", default=False):
         path.write_bytes(data)
     assert path.read_bytes() == data
     assert Machine.restore(data).snapshot() == data
+
+
+def test_a_state_of_format_13_goes_on_with_version_2() -> None:
+    """As an unreleased program wrote it, and as one that is raised while it runs."""
+    machine = Machine.restore((Path(__file__).parent / "snapshots" / "format-13.bin").read_bytes())
+    machine.state.version = versions.KEY_RUNS
+    again = machine.snapshot()
+    assert again[:20] != pinned.build().machine.snapshot()[:20]
+    assert Machine.restore(again).snapshot() == again
 
 
 def test_a_state_of_a_later_machine_version_is_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 from fifo.machine import invariants
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.snapshot import bodies, codec, format, snapshot_stream
-from fifo.machine.snapshot.snapshot_layout import FORMS, plain
+from fifo.machine.snapshot.snapshot_layout import format_of, forms_of, plain
 from fifo.machine.snapshot.snapshot_stream import Still
 from fifo.machine.state.records import KINDS, SCALARS, State
 from fifo.machine.types import TextPlace
@@ -34,15 +34,19 @@ def fuzzed(seed: int, rounds: int) -> Fuzz:
 
 def whole(state: State) -> bytes:
     """The bytes of a state, made at once and in the obvious way."""
+    form = format_of(state.version)
     scalars = [plain(getattr(state, name)) for name in SCALARS]
     tables = [
         [
-            [plain(written(getattr(item, name))) for name, (written, _) in FORMS[kind].items()]
+            [
+                plain(written(getattr(item, name)))
+                for name, (written, _) in forms_of(form, kind).items()
+            ]
             for item in getattr(state, table).values()
         ]
         for kind, table in KINDS.items()
     ]
-    return codec.encode([format.MAGIC, format.FORMAT, scalars, tables])
+    return codec.encode([format.MAGIC, form, scalars, tables])
 
 
 def pointed_to(state: State) -> list[int]:

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+import fifo
 import fifo.spark
 from fifo.blocking import BlockingClient
 from fifo.spark import SourceError, Transaction
@@ -127,3 +128,50 @@ def test_a_batch_has_all_messages_of_a_key_in_order_without_key_order(
             mine = [(task, n) for task, name, n in found if name == f"k{key}"]
             assert mine == sorted(mine), "in the order in which they were published"
             assert len({task for task, _ in mine}) == 1
+
+
+@pytest.mark.slow
+def test_few_keys_fill_a_batch_of_a_key_ordered_queue_in_order(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, queue: str, tmp_path: Path
+) -> None:
+    """Through Spark's scheduler, by the function of the page; also where the batch comes again,
+    and where a row is given back: it comes before all that follow it in its key."""
+    keyed, count, keys = f"{queue}.keyed", 300, 10
+    client.declare(fifo.QueueSpec(keyed, ordering="key"))
+    bodies = [b"%d" % n for n in range(count)]
+    client.publish_many(keyed, bodies, keys=[f"k{n % keys}" for n in range(count)])
+    in_order = run_block("in_order")["in_order"]
+    batches: list[list[tuple[int, str, int]]] = []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        named = "spark_partition_id() as task", "key", "cast(cast(body as string) as int) as n"
+        rows = in_order(batch).selectExpr(*named, "token").collect()
+        batches.append([(row.task, row.key, row.n) for row in rows])
+        back = [(row.token, "release") for row in rows if row.n == LAST_BUT_ONE and number == 1]
+        if back and len(batches) == 3:
+            frame = batch.sparkSession.createDataFrame(back, "token string, verdict string")
+            assert fifo.spark.settle(frame, cluster.url, keyed, RESERVATION).released == 1
+
+    source = spark.readStream.format("fifo").options(url=cluster.url, queue=keyed, partitions=3)
+    rows = source.options(reservation=RESERVATION, maxRowsPerTrigger=100, keyRuns=True).load()
+    with pytest.raises(Exception, match="between the write and the commit"):
+        run(rows, tmp_path, failing_once(keep, 1))
+    for _ in range(2):  # the last row became ready behind the beginning of the first
+        run(rows, tmp_path, keep)
+    first, second, again, *later = batches
+    assert [len(found) for found in (first, second, again)] == [100, 100, 100]
+    assert sorted(second) == sorted(again)
+    for found in (first, second):
+        for key in range(keys):
+            mine = [(task, n) for task, name, n in found if name == f"k{key}"]
+            assert mine == sorted(mine), "in the order in which they were published"
+            assert len({task for task, _ in mine}) == 1
+    of_its_key = [n for found in later for *_, n in found if n % keys == LAST_BUT_ONE % keys]
+    assert of_its_key == [LAST_BUT_ONE, *range(200 + LAST_BUT_ONE % keys, count, keys)]
+    everything = [n for found in (first, again, *later) for *_, n in found]
+    assert sorted(everything) == sorted([*range(count), LAST_BUT_ONE])
+    assert client.queue(keyed).messages == 0
+
+
+LAST_BUT_ONE = 180
+"""A row of the second batch that is given back, with another of its key behind it in that batch."""

@@ -187,6 +187,23 @@ class TestManual:
         assert fifo.spark.ack(cluster.url, keyed, "r") == (2, 0)
         assert bodies(planned(reader)) == [b"2"]
 
+    def test_with_runs_a_read_gets_all_of_a_key_in_order(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        keyed = f"{queue}.keyed"
+        client.declare(fifo.QueueSpec(keyed, ordering="key"))
+        client.publish_many(keyed, [b"1", b"2", b"3", b"4"], keys=["a", "a", "b", "a"])
+        given = {"ackMode": "manual", "reservation": "r", "keyRuns": "true"}
+        assert bodies(planned(batch_reader(cluster.url, keyed, **given))) == [
+            b"1",
+            b"2",
+            b"3",
+            b"4",
+        ]
+        other = given | {"reservation": "s"}
+        assert bodies(planned(batch_reader(cluster.url, keyed, **other))) == []
+        assert fifo.spark.ack(cluster.url, keyed, "r") == (4, 0)
+
     def test_a_read_that_is_back_in_time_renews_before_it_is_planned(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:

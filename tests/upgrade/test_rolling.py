@@ -190,6 +190,27 @@ async def test_an_older_release_is_refused_by_a_clear_line_after_the_finish(
         await nodes.view(used=versions.NEWEST)
 
 
+async def test_runs_of_a_key_come_with_the_finish(tmp_path: Path) -> None:
+    async with mixed(tmp_path, True, False, False) as nodes:
+        await nodes.view(used=versions.FIRST)
+        async with fifo.connect(nodes.config.url) as client:
+            await client.declare(fifo.QueueSpec("q", ordering="key"))
+            await client.publish_many("q", [b"one", b"two"], keys=["k", "k"])
+            if (await client.status()).node == "n1":
+                await client.transfer_leadership("n2")
+            reader = client.durable("q", "reader")
+            with pytest.raises(fifo.Unsupported, match=r"version 2 of the cluster, which is at 1"):
+                await reader.hold(9, runs=True)
+            assert len((await reader.hold(9)).tokens) == 1
+            await reader.ack(1)
+            await nodes.change("n1", old=False)
+            await nodes.view(used=versions.FIRST, finish=versions.NEWEST)
+            done = await nodes.command("upgrade", "finish")
+            assert done.code == 0, done.err
+            await client.publish("q", b"three", key="k")
+            assert len((await reader.hold(9, runs=True)).tokens) == 2
+
+
 async def test_a_new_cluster_uses_all_of_its_release_at_once(tmp_path: Path) -> None:
     async with mixed(tmp_path, False, False, False) as nodes:
         await nodes.view(used=versions.NEWEST)

@@ -18,7 +18,7 @@ def test_each_room_reads_and_writes_what_the_table_says() -> None:
         "peer": (frames.PROTOCOL_OLDEST, frames.PROTOCOL_NEWEST),
         "entry": (entry.FORMAT, entry.FORMAT),
         "machine": (versions.FIRST, VERSION),
-        "snapshot": (snapshot.FORMAT, snapshot.FORMAT),
+        "snapshot": (snapshot.OLDEST, snapshot.FORMAT),
         "journal": (min(records.FORMATS_READ), max(records.FORMATS_READ)),
         "client": (client.VERSION_MIN, client.VERSION_MAX),
     }

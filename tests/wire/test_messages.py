@@ -7,9 +7,18 @@ import msgpack
 import pytest
 
 from fifo.wire import BadMessage, Buffer, Code, Decoder, Frame, LocalProtocolError, encode, limits
-from fifo.wire.fields import U32_MAX, U63_MAX
+from fifo.wire.fields import (
+    U32_MAX,
+    U63_MAX,
+    FieldError,
+    integer,
+    mapping,
+    maybe,
+    record,
+    text,
+)
 from fifo.wire.frames import PREFIX
-from fifo.wire.messages import REGISTRY, Error, Message, Ok, Ping, QueueQuery
+from fifo.wire.messages import REGISTRY, Error, Message, Ok, Ping, QueueQuery, from_fields
 from tests.wire.examples import BY_NAME, EXAMPLES, joined
 
 
@@ -296,3 +305,48 @@ def test_raw_parts_are_sent_without_a_copy() -> None:
     parts: list[Buffer] = [b"one", bytearray(b"two"), memoryview(b"three")]
     encoded = encode(Ping(), 1, parts)
     assert all(out is part for out, part in zip(encoded[1:], parts, strict=True))
+
+
+ODD_VALUES: tuple[Any, ...] = (
+    *(None, True, False, -1, 0, 1, 7, U32_MAX, U63_MAX, U63_MAX + 1, 1.5, "", "a", "ä", "ä" * 200),
+    *("x" * 255, "x" * 256, b"", b"x", b"x" * 16, b"x" * 17, [], [1], [1, 2], [[1, 2]], [[2, 1]]),
+    *([[1, 2], [3, 4]], [[1] * 5], [[1] * 5 + [None]], [[1, 1, 1, 1, -1]], [["a", "b"]], {}),
+    *([[1] * 5 + [["c", "t", True]]], [[1] * 5 + [None, [[0, 1, 1, 1]]]], [[1] * 8], {"a": 1}),
+)
+"""Values that one check or another takes, and that others refuse."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_field_that_is_looked_at_at_once_is_what_its_check_makes_of_it(name: str) -> None:
+    cls = type(BY_NAME[name])
+    usual = wire_values(BY_NAME[name])
+    for place in range(len(cls._CHECKS)):
+        for value in ODD_VALUES:
+            values = [*usual[:place], value, *usual[place + 1 :]]
+            try:
+                expected = cls(
+                    *[one(each) for (_, one), each in zip(cls._CHECKS, values, strict=False)]
+                )
+            except FieldError:
+                with pytest.raises(FieldError, match=f"^{name}."):
+                    from_fields(cls, values)
+            else:
+                assert from_fields(cls, values) == expected
+
+
+def test_a_record_is_the_same_whether_its_values_are_looked_at_one_by_one() -> None:
+    quick = record(integer(1, 9), text(3), maybe(integer(0, 5)), mapping, required=2)
+    for found, made in (
+        ([1, "abc"], (1, "abc")),
+        ([1, "ä"], (1, "ä")),  # Not ASCII: looked at by the check itself.
+        ([9, "", None], (9, "", None)),
+        ([9, "", 5], (9, "", 5)),
+        ([9, "", 5, {"a": 1}], (9, "", 5, {"a": 1})),
+    ):
+        assert quick(found) == made
+    for wrong in ([1], [0, "a"], [True, "a"], [1, "abcd"], [1, "äbc"], [1, "a", 6], (1, "a")):
+        with pytest.raises(FieldError):
+            quick(wrong)
+    with pytest.raises(FieldError):
+        quick([1, "a", None, None])

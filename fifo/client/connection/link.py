@@ -222,6 +222,9 @@ class Link(asyncio.Protocol):
             return
         self._sent_at = self._environment.monotonic()
         frame = encode(message, correlation, raw, header_bytes_max=wire.REQUEST_HEADER_BYTES_MAX)
+        if sum(map(len, frame)) <= limits.JOIN_BYTES_MAX:
+            transport.write(b"".join(frame))
+            return
         for piece in coalesced(frame):
             transport.write(piece)
 

@@ -122,17 +122,19 @@ class DurableConsumer:
             await self._open()
         return self.held
 
-    async def reserve(self, count: int) -> list[DurableMessage]:
+    async def reserve(self, count: int, *, runs: bool = False) -> list[DurableMessage]:
         """Lock up to `count` ready messages under the next tokens; none only where none is ready,
         the queue is paused, or this consumer holds all that one may hold (65 535).
 
+        With `runs` there may be several of a key, in order, on a queue with `ordering="key"`
+        (semantics.md 11.22): of those keys of which this consumer has all that is out.
         Not retried automatically: where the answer is lost (`unknown`), `open` shows what is held.
         """
         checks.integer(count, "count", 1, STEP_MESSAGES)
         async with self._verb:
-            return list((await self._messages("reserve", 0, count))[0])
+            return list((await self._messages("reserve", 0, count, runs=runs))[0])
 
-    async def hold(self, count: int, max_bytes: int | None = None) -> Hold:
+    async def hold(self, count: int, max_bytes: int | None = None, *, runs: bool = False) -> Hold:
         """As `reserve`, but nothing is sent: the tokens, for a `fetch` here or elsewhere.
 
         With `max_bytes` it ends with the message whose body makes it so many bytes.
@@ -140,7 +142,7 @@ class DurableConsumer:
         checks.integer(count, "count", 1, STEP_MESSAGES)
         bound = _bytes(max_bytes)
         async with self._verb:
-            answer = await self._do("reserve", _HOLD, count, safe=False, max_bytes=bound)
+            answer = await self._do("reserve", _HOLD, count, safe=False, max_bytes=bound, runs=runs)
         return Hold(self._tokens(answer, "reserve"), _result(answer, "reserve")["left_bytes"])
 
     async def fetch(self, first: int, last: int) -> list[DurableMessage]:
@@ -274,7 +276,14 @@ class DurableConsumer:
         return await self._fetch(first, middle) + await self._fetch(middle + 1, last)
 
     async def _messages(
-        self, verb: str, first: int, last: int, max_bytes: int = 0, *, bodies: bool = True
+        self,
+        verb: str,
+        first: int,
+        last: int,
+        max_bytes: int = 0,
+        *,
+        bodies: bool = True,
+        runs: bool = False,
     ) -> tuple[Delivered[DurableMessage], Message]:
         """The messages of a verb, which come before its answer; and that."""
         await self._opened()
@@ -285,7 +294,7 @@ class DurableConsumer:
         try:
             safe = verb == "fetch"
             answer = await self._do(
-                verb, first, last, safe=safe, max_bytes=max_bytes, bodies=bodies
+                verb, first, last, safe=safe, max_bytes=max_bytes, bodies=bodies, runs=runs
             )
         finally:
             self._came = None
@@ -302,6 +311,7 @@ class DurableConsumer:
         safe: bool = True,
         max_bytes: int = 0,
         bodies: bool = True,
+        runs: bool = False,
     ) -> Message:
         await self._opened()
         request = Durable(
@@ -314,6 +324,7 @@ class DurableConsumer:
             consumer=self.consumer,
             max_bytes=max_bytes,
             bodies=bodies,
+            runs=runs,
         )
         frame = await self._session.call(request, safe=safe)
         message: Message = frame.message

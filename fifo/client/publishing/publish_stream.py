@@ -272,18 +272,22 @@ class PublishStream:
     def _confirmed(
         self, frame: PublishFrame, confirmed: Confirmed, error: tuple[Any, ...] | None
     ) -> None:
-        if confirmed.total > len(frame.numbers):
-            confirmed = confirmed._replace(stored=max(0, len(frame.numbers) - confirmed.duplicates))
+        total = confirmed.total
+        if total > len(frame.numbers):
+            total = max(len(frame.numbers), confirmed.duplicates)
+            confirmed = confirmed._replace(stored=total - confirmed.duplicates)
         if confirmed.queue > self.queue_number:
             self._seen.saw(self.queue, confirmed.queue)
         is_another = confirmed.queue > self.queue_number > 0
         if is_another:
             self.last_stored = 0
         self.queue_number = max(self.queue_number, confirmed.queue)
-        if confirmed.total:
-            self._session.metrics.confirmed += confirmed.total
-            self._session.metrics.duplicates += confirmed.before
-            self.last_stored = max(self.last_stored, frame.numbers[confirmed.total - 1])
+        if total:
+            metrics = self._session.metrics
+            metrics.confirmed += total
+            if confirmed.duplicates or confirmed.repeats:
+                metrics.duplicates += confirmed.before
+            self.last_stored = max(self.last_stored, frame.numbers[total - 1])
             self.refusal = None
         if error is None:
             self._finish(frame, confirmed, None)

@@ -8,11 +8,21 @@ from collections.abc import Generator, Iterator
 from hashlib import blake2b
 
 from fifo.machine.snapshot import snapshot_stream
-from fifo.machine.snapshot.snapshot_layout import FORMAT
+from fifo.machine.snapshot.snapshot_layout import FORMAT, OLDEST
 from fifo.machine.snapshot.snapshot_stream import MAGIC, SnapshotError
 from fifo.machine.state.records import Frozen, State
 
-__all__ = ["FORMAT", "MAGIC", "SnapshotError", "chunks", "decode", "digest", "encode", "restoring"]
+__all__ = [
+    "FORMAT",
+    "MAGIC",
+    "OLDEST",
+    "SnapshotError",
+    "chunks",
+    "decode",
+    "digest",
+    "encode",
+    "restoring",
+]
 
 
 def chunks(view: State | Frozen) -> Iterator[bytes]:

@@ -1,8 +1,8 @@
 """The form of every record in a snapshot: which fields, in which order, and how each is read back.
 
 Owns the field tables. The form is a list per record in the order of its table. Any change of a form
-is a new `FORMAT`, and a new fixture in `tests/machine/snapshots`; until the first release no other
-format is read. Bodies are handles and stay where they are. Must not know slices:
+is a new format, which goes by the version of the state that is written, and has a fixture in
+`tests/machine/snapshots`. Bodies are handles and stay where they are. Must not know slices:
 `snapshot_stream.py` does.
 """
 
@@ -30,6 +30,7 @@ from fifo.machine.state.records import (
     Session,
 )
 from fifo.machine.types import Attempt, DeadLetter, Text, TextPlace
+from fifo.words.versions import KEY_RUNS
 
 _LITTLE = sys.byteorder == "little"
 _TYPECODES = {
@@ -261,8 +262,11 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 13
-"""The format that snapshots are written in, and the only one that is read."""
+OLDEST = 13
+"""The oldest format that is read: that of 0.1.0."""
+
+FORMAT = 14
+"""The newest format. Before, a queue knew one position of each key that is out."""
 
 FORMS: dict[str, dict[str, Form]] = {
     "session": _all("number session_id user client address incarnation handle_key epochs")
@@ -286,6 +290,8 @@ FORMS: dict[str, dict[str, Form]] = {
     | _all("redrive", _read_redrive)
     | _all("live", _DICT)
     | _all("busy_keys", _PAGED)
+    | _all("runs", LongReader(tables.Table, _add_sets, deep=True))
+    | _all("runners", _PAGED)
     | _all("consumers durables last_numbers", _DICT)
     | _all("dedup", LongReader(tables.Table, _add_remembered))
     | _all("expiry_of", _DICT)
@@ -304,6 +310,28 @@ FORMS: dict[str, dict[str, Form]] = {
     },
 }
 """By kind, the fields of its records in order: how each is made plain, and how it is read."""
+
+_SINCE_14: dict[str, dict[str, Callable[[], Any]]] = {
+    "queue": {"runs": tables.Table, "runners": tables.Table},
+}
+"""By kind, the fields that format 13 has not: how they are made where they are missing."""
+
+
+def format_of(version: int) -> int:
+    """The format in which a state of this version is written."""
+    return FORMAT if version >= KEY_RUNS else OLDEST
+
+
+def forms_of(number: int, kind: str) -> dict[str, Form]:
+    """The fields of a kind in this format."""
+    missing = missing_in(number, kind)
+    return {name: form for name, form in FORMS[kind].items() if name not in missing}
+
+
+def missing_in(number: int, kind: str) -> dict[str, Callable[[], Any]]:
+    """The fields that a kind has not in this format, and how they begin."""
+    return _SINCE_14.get(kind, {}) if number < FORMAT else {}
+
 
 TYPES: dict[str, Any] = {
     "session": Session,

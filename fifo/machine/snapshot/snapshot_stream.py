@@ -15,13 +15,16 @@ from fifo.machine.snapshot import codec
 from fifo.machine.snapshot.snapshot_layout import (
     CONTAINERS,
     FORMAT,
-    FORMS,
+    OLDEST,
     PAIRS,
     SCALAR_READERS,
     TYPES,
     Form,
     LongReader,
     Reader,
+    format_of,
+    forms_of,
+    missing_in,
     plain,
     same,
 )
@@ -90,7 +93,7 @@ def is_heavy(item: Any) -> bool:
             count += len(value)
             if count > HEAVY_ITEMS:
                 return True
-            if slot in ("avoided", "waiting"):
+            if slot in ("avoided", "waiting", "runs"):
                 count += sum(map(len, value.values()))
             elif slot == "lanes":
                 count += sum(len(lane.holds) for lane in value.values())
@@ -107,20 +110,22 @@ def write(view: View) -> Iterator[bytes]:
     out = bytearray()
     codec.write_list(out, 4)
     codec.write(out, MAGIC)
-    codec.write(out, FORMAT)
+    number_of_form = format_of(view.scalars["version"])
+    codec.write(out, number_of_form)
     codec.write_list(out, len(SCALARS))
     for name in SCALARS:
         yield from _piece(out, _parts(out, view.scalars[name]))
     codec.write_list(out, len(KINDS))
     for kind in KINDS:
+        forms = forms_of(number_of_form, kind)
         numbers = view.numbers(kind)
         codec.write_list(out, len(numbers))
         for count, number in enumerate(numbers):
             item = view.item(kind, number)
             if is_heavy(item):
-                yield from _piece(out, _fields(out, kind, view.keep(item)))
+                yield from _piece(out, _fields(out, forms, view.keep(item)))
             else:
-                for _ in _fields(out, kind, item):
+                for _ in _fields(out, forms, item):
                     pass
                 if len(out) >= PIECE_BYTES or count % (STEP_ITEMS // 8) == 0:
                     yield bytes(out)
@@ -137,8 +142,7 @@ def _piece(out: bytearray, steps: Iterator[None]) -> Iterator[bytes]:
             yield b""
 
 
-def _fields(out: bytearray, kind: str, item: Any) -> Iterator[None]:
-    forms = FORMS[kind]
+def _fields(out: bytearray, forms: dict[str, Form], item: Any) -> Iterator[None]:
     codec.write_list(out, len(forms))
     for name, (written, _) in forms.items():
         yield from _parts(out, written(getattr(item, name)))
@@ -227,9 +231,9 @@ def read(chunks: Iterator[bytes]) -> Generator[None, None, State]:
 def _read(source: _Source) -> Generator[None, None, State]:
     if source.list_header() != 4 or source.value() != MAGIC:
         raise SnapshotError("not a snapshot of a queue machine")
-    version = source.value()
-    if version != FORMAT:
-        raise SnapshotError(f"snapshot format {version}; this program reads format {FORMAT}")
+    found = source.value()
+    if type(found) is not int or not OLDEST <= found <= FORMAT:
+        raise SnapshotError(f"snapshot format {found}; this program reads {OLDEST} to {FORMAT}")
     state = State()
     if source.list_header() != len(SCALARS):
         raise SnapshotError("not a snapshot: unexpected fields")
@@ -246,7 +250,7 @@ def _read(source: _Source) -> Generator[None, None, State]:
     for kind, table in KINDS.items():
         items = getattr(state, table)
         for count in range(source.list_header()):
-            item = yield from _item(source, kind, FORMS[kind])
+            item = yield from _item(source, kind, found)
             item.generation = state.generation
             items[item.number] = item
             if count % (STEP_ITEMS // 8) == 0:
@@ -256,12 +260,15 @@ def _read(source: _Source) -> Generator[None, None, State]:
     return state
 
 
-def _item(source: _Source, kind: str, forms: dict[str, Form]) -> Generator[None, None, Any]:
+def _item(source: _Source, kind: str, number_of_form: int) -> Generator[None, None, Any]:
     item = object.__new__(TYPES[kind])
+    forms = forms_of(number_of_form, kind)
     if source.list_header() != len(forms):
         raise SnapshotError(f"not a snapshot: unexpected fields in a {kind}")
     for name, (_, reader) in forms.items():
         setattr(item, name, (yield from _field(source, reader)))
+    for name, empty in missing_in(number_of_form, kind).items():
+        setattr(item, name, empty())
     return item
 
 

@@ -1,7 +1,11 @@
 """The ordering of a queue, added to its places: keys that are held, and returns that block.
 
-Owns `busy_keys`, `waiting` and which delayed messages block what is behind them (semantics.md
-sections 6 and 11). With ordering "none" all of this is a test that says no.
+Owns `busy_keys`, `runs`, `runners`, `waiting` and which delayed messages block what is behind them
+(semantics.md sections 6 and 11). With ordering "none" all of this is a test that says no.
+
+What holds a key is *out*: it is locked, or delayed after its return, or ready with the key reserved
+for it, and then alone. `busy_keys` has one of each key, `runs` the others, which only a reservation
+that asks for runs gets. While it may get more of a run it is the key's runner.
 """
 
 from itertools import islice
@@ -21,22 +25,70 @@ def key_of(queue: Queue, position: int) -> int:
     return hashes[position & ready.BLOCK_MASK] if hashes is not None else 0
 
 
-def take_key(queue: Queue, position: int) -> bool:
+def take_key(queue: Queue, position: int, runner: int = 0) -> bool:
     """Before a message is handed out: its key becomes busy with it.
 
     False where the key is busy: the message, which the caller took from its place, waits for it
-    now (it still counts as ready).
+    now (it still counts as ready). A `runner` gets more of the keys of which it has all that is
+    out, and is the number of a consumer.
     """
     key = key_of(queue, position)
     holder = queue.busy_keys.get(key) if key else None
-    if not key or holder == position:
+    if not key:
         return True
-    # One of higher priority passes one that only has the key reserved: priority is strict.
-    if holder is not None and not (holder > position and _give_way(queue, key, holder)):
-        _wait(queue, key, position)
-        return False
-    queue.busy_keys[key] = position
+    if holder is not None and holder != position:
+        if runner and _follows(queue, key, position, runner):
+            queue.own(queue.runs, key).add(position)
+            _call(queue, key)
+            return True
+        # One of higher priority passes one that only has the key reserved: priority is strict.
+        if not (holder > position and _give_way(queue, key, holder)):
+            _wait(queue, key, position)
+            return False
+    if holder != position:
+        queue.busy_keys[key] = position
+    if runner:
+        queue.runners[key] = runner
+        _call(queue, key)
     return True
+
+
+def _follows(queue: Queue, key: int, position: int, runner: int) -> bool:
+    """Whether the message is the next one of a run that this consumer has."""
+    if queue.runners.get(key) != runner:
+        return False
+    waiting = queue.waiting.get(key)
+    return waiting is None or waiting.first() > position
+
+
+def _call(queue: Queue, key: int) -> None:
+    """The first that waits for a key that has a runner is ready, for it alone: any other that
+    comes by puts it back."""
+    if key in queue.waiting:
+        queue.returned.add(_first_of(queue, key))
+
+
+def _first_of(queue: Queue, key: int) -> int:
+    """Take the first that waits for the key out of the line; it goes on counting as ready."""
+    waiting = queue.own(queue.waiting, key)
+    following = waiting.pop_first()
+    queue.in_line.discard(following)
+    if not waiting:
+        del queue.waiting[key]
+    return following
+
+
+def call_for(queue: Queue, runner: int, most: int) -> int:
+    """Before this consumer is served: of its runs the next ones that wait are ready, so that what
+    it gets is in the order of the queue. The number of keys that were looked at."""
+    if not queue.waiting or not queue.runners:
+        return 0
+    fewer = queue.waiting if len(queue.waiting) < len(queue.runners) else queue.runners
+    keys = list(islice(fewer, most))
+    for key in keys:
+        if queue.runners.get(key) == runner:
+            _call(queue, key)
+    return len(keys)
 
 
 def _wait(queue: Queue, key: int, position: int) -> None:
@@ -64,19 +116,46 @@ def finished(step: Step, queue: Queue, position: int) -> None:
     so that whatever takes it away instead of a delivery passes the key on as well.
     """
     key = key_of(queue, position)
-    if not key or queue.busy_keys.get(key) != position:
+    if not key or _leaves_others(queue, key, position) or queue.busy_keys.get(key) != position:
         return
+    queue.runners.take(key)
     if key in queue.waiting:
-        waiting = queue.own(queue.waiting, key)
-        following = waiting.pop_first()
-        queue.in_line.discard(following)
-        queue.busy_keys[key] = following
+        following = queue.busy_keys[key] = _first_of(queue, key)
         queue.returned.add(following)
-        if not waiting:
-            del queue.waiting[key]
     else:
         del queue.busy_keys[key]
     step.touched[queue.number] = queue
+
+
+def _leaves_others(queue: Queue, key: int, position: int) -> bool:
+    """Whether others of the key stay out; then this one, if it was, is out no more."""
+    if key not in queue.runs:
+        return False
+    others = queue.own(queue.runs, key)
+    if queue.busy_keys[key] == position:
+        queue.busy_keys[key] = others.pop_first()
+    else:
+        others.discard(position)
+    if not others:
+        del queue.runs[key]
+    return True
+
+
+def _end_run(queue: Queue, key: int, position: int) -> None:
+    """End the run of which one comes back.
+
+    Nothing of the key is handed out until the others are settled or back as well, for what came
+    back stands before all that would come next.
+    """
+    if key in queue.runners and _is_out(queue, key, position):
+        del queue.runners[key]
+
+
+def _is_out(queue: Queue, key: int, position: int) -> bool:
+    if queue.busy_keys.get(key) == position:
+        return True
+    others = queue.runs.get(key)
+    return others is not None and position in others
 
 
 def came_back(step: Step, queue: Queue, position: int) -> bool:
@@ -89,6 +168,10 @@ def came_back(step: Step, queue: Queue, position: int) -> bool:
     holder = queue.busy_keys.get(key) if key else None
     if holder is None:
         return True
+    _end_run(queue, key, position)
+    if _leaves_others(queue, key, position):
+        _wait(queue, key, position)
+        return False
     if holder == position:
         waiting = queue.waiting.get(key)
         if not waiting or waiting.first() > position:
@@ -104,6 +187,8 @@ def came_back(step: Step, queue: Queue, position: int) -> bool:
 def delay(step: Step, queue: Queue, position: int, due_ms: int, cause: int) -> None:
     """A returned message is delayed: it blocks what its order says, unless the spec skips it."""
     skip = queue.spec.on_delay == "skip"
+    if queue.runners:
+        _end_run(queue, key_of(queue, position), position)
     if skip:
         finished(step, queue, position)
     blocking = queue.spec.ordering == "single_active" and not skip

@@ -382,6 +382,8 @@ class Queue:
         "records",
         "redrive",
         "returned",
+        "runners",
+        "runs",
         "service",
         "spec",
         "subscribed",
@@ -419,6 +421,8 @@ class Queue:
         # position -> until when its releaser does not get it back, while it is avoided or delayed
         self.avoid_ms: Table[int, int] = Table()
         self.busy_keys: Table[int, int] = Table()  # key hash -> position that has the key
+        self.runs: Table[int, Positions] = Table()  # key hash -> positions that have it as well
+        self.runners: Table[int, int] = Table()  # key hash -> consumer that may have more of it
         self.waiting: Table[int, Positions] = Table()  # key hash -> positions behind it
         self.in_line = Positions()  # all positions in `waiting`
         self.expiries: SortedList[tuple[int, int]] = SortedList()  # (lower bound, block)

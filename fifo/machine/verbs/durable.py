@@ -27,6 +27,7 @@ from fifo.machine.verbs import sessions, settle
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
 from fifo.words.settlement import Status, Verb
+from fifo.words.versions import KEY_RUNS
 
 DurableCommand = Reserve | Fetch | AckUpto | RenewDurable | Forget | Settle
 
@@ -129,6 +130,8 @@ def unused(step: Step, number: int) -> bool:
 
 def reserve(step: Step, command: Reserve) -> Reply:
     """Lock the next messages under the next tokens, and send them to the session that asks."""
+    if command.runs and step.state.version < KEY_RUNS:
+        return Refused(RefusalCode.INVALID, f"runs of a key come with version {KEY_RUNS}")
     consumer = _find(step, command)
     if isinstance(consumer, Refused):
         return consumer
@@ -141,7 +144,14 @@ def reserve(step: Step, command: Reserve) -> Reply:
     room = command.max_bytes or None
     if not queue.paused and most > 0:
         count = checkout.deliver(
-            step, queue, consumer, most, consumer.lock_ms, session=command.session, room=room
+            step,
+            queue,
+            consumer,
+            most,
+            consumer.lock_ms,
+            session=command.session,
+            room=room,
+            key_runs=command.runs and queue.spec.ordering == "key",
         )
         more = count < most and checkout.is_cut_short(step, queue, consumer)
     handed_out = [one for one in step.effects[before:] if isinstance(one, Deliver)]

@@ -148,9 +148,10 @@ class Connection(asyncio.Protocol):
         """Take bytes, cut anywhere; their frames are handled within this connection's share."""
         self.heard_at = self._now()
         if self.closing_at is None:
-            self.opening.feed(data)
+            decoder = self.opening.decoder
+            decoder.feed(data)  # The opening is not closed, or `closing_at` were set.
             self._owner.arrived(self)
-            if not self.opening.decoder.empty:
+            if not decoder.empty:
                 self._owner.to_watch(self)
 
     def handle(self, share: Share) -> bool:
@@ -158,7 +159,7 @@ class Connection(asyncio.Protocol):
 
         While the peer has too many unanswered requests, its frames wait here as in its socket.
         """
-        while self.open and not self._reading_stopped:
+        while self.closing_at is None and not self.lost and not self._reading_stopped:
             kind = self._handle_next()
             if kind is None:
                 return False
@@ -242,7 +243,7 @@ class Connection(asyncio.Protocol):
 
     def send(self, message: Message, correlation: int = 0, raw: Sequence[Buffer] = ()) -> None:
         """Queue a frame for this turn's write."""
-        if self.open:
+        if self.closing_at is None and not self.lost:
             self.output.add(list(encode(message, correlation, raw)))
             self._want_flush()
             if correlation:

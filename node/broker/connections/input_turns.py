@@ -90,7 +90,7 @@ class InputTurns:
         """Handle what has arrived: now, while this turn of the loop has room for a share."""
         if connection.queued:
             return
-        if not self._left or self._serve(connection):
+        if self._items <= 0 or self._seconds <= 0 or self._serve(connection):
             self.queue(connection)
 
     def queue(self, connection: Sharing) -> None:

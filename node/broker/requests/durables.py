@@ -15,6 +15,7 @@ from fifo.machine.contract import limits as machine_limits
 from fifo.wire import Code, Frame
 from fifo.wire.limits import RANGES_MAX
 from fifo.wire.messages import Durable, Ok, Receipt
+from fifo.words.versions import KEY_RUNS
 from node.broker.bodiless import Bodiless
 from node.broker.connections.connection import Binding, Connection
 from node.broker.quotas import Quotas
@@ -120,9 +121,17 @@ class Durables:
         """Lock the next `last` messages; deliver them before the answer, unless `first` is set. As
         many steps as the machine needs to find one, or to see that none is ready."""
         connection, session, frame, message, consumer = request
+        if message.runs and self._machine.version < KEY_RUNS:
+            text = (
+                f"runs of a key come with version {KEY_RUNS} of the cluster, which is at"
+                f" {self._machine.version}: upgrade all nodes, then `fifo upgrade finish`; or leave"
+                " runs (keyRuns in Spark) out"
+            )
+            connection.refuse(frame.correlation, Code.UNSUPPORTED, text)
+            return
         asks = NO_SESSION if message.first else session.number
         command = commands.Reserve(
-            consumer, message.generation, message.last, asks, message.max_bytes
+            consumer, message.generation, message.last, asks, message.max_bytes, message.runs
         )
 
         def step() -> None:

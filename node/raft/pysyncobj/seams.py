@@ -73,17 +73,16 @@ class _Running(threading.local):
         return self.rng.random()
 
 
-_running = _Running()
+running = _Running()
 
 
 def run_as(clock: Callable[[], float], rng: random.Random) -> None:
     """From here on the library sees this clock and this randomness, on this thread."""
-    _running.clock = clock
-    _running.rng = rng
+    running.clock, running.rng = clock, rng
 
 
 def _monotonic() -> float:
-    return _running.clock()
+    return running.clock()
 
 
 def _no_poller(_poller_type: str) -> NoPoller:
@@ -95,7 +94,7 @@ def install() -> None:
     module = pysyncobj.syncobj
     module.pickle = Forbidden("pickle")
     module.time = Forbidden("time")
-    module.random = _running
+    module.random = running
     module.monotonicTime = _monotonic
     module.createPoller = _no_poller
     module.Serializer = NoSerializer

@@ -329,7 +329,10 @@ def _step_lives(world: World, step: Command) -> Answer:
         case commands.Purge():
             return lives.purge(world, step.name)
         case commands.SetVersion():
-            return ("done",)  # there is one version so far
+            if step.version < world.version:
+                return ("refused", "stale")
+            world.version = step.version
+            return ("done",)
         case commands.Redrive():
             return redriving.start(world, step)
         case commands.RedriveStop():

@@ -1,7 +1,7 @@
 """Runs of a pair from a seed, without Hypothesis: many steps quickly, and short stories.
 
-`python -m tests.machine.model.driving SEEDS STEPS [FIRST]` runs them; the first that differs is cut
-down to the entries that matter, and printed.
+`python -m tests.machine.model.driving SEEDS STEPS [FIRST] [runs]` runs them; the first that differs
+is cut down to the entries that matter, and printed.
 """
 
 import random
@@ -16,6 +16,7 @@ from unittest.mock import patch
 from fifo.machine import Machine, limits
 from tests.machine.model.comparing import Pair, Step
 from tests.machine.model.generating import Chooser, Generator
+from tests.machine.model.running import RunsGenerator
 
 Script = list[tuple[int, tuple[Step, ...]]]
 
@@ -31,13 +32,15 @@ class SeededDraw:
         return self.rng.randrange(limit)
 
 
-def run(seed: int, steps: int, *, restore_percent: int = 2) -> tuple[Pair, AssertionError | None]:
+def run(
+    seed: int, steps: int, *, restore_percent: int = 2, kind: type[Generator] = Generator
+) -> tuple[Pair, AssertionError | None]:
     """Run a seed; return the pair, with the first difference between model and machine.
 
     Every fifth one keeps very few ranges of taken tokens, for the bound of 4096 is out of reach.
     """
     with few_taken_ranges(seed % 5 == 4):
-        return _run(seed, steps, restore_percent)
+        return _run(seed, steps, restore_percent, kind)
 
 
 @contextmanager
@@ -47,10 +50,12 @@ def few_taken_ranges(few: bool) -> Iterator[None]:
         yield
 
 
-def _run(seed: int, steps: int, restore_percent: int) -> tuple[Pair, AssertionError | None]:
+def _run(
+    seed: int, steps: int, restore_percent: int, kind: type[Generator]
+) -> tuple[Pair, AssertionError | None]:
     pair = Pair()
     chooser = Chooser(SeededDraw(random.Random(seed)))
-    generator = Generator(pair, chooser)
+    generator = kind(pair, chooser)
     try:
         for steps_of_entry in generator.first_entries():
             pair.apply(0, *steps_of_entry)
@@ -142,11 +147,13 @@ def report(seed: int, pair: Pair, error: AssertionError) -> str:
 
 
 def main() -> None:
-    """Run seeds from the command line."""
+    """Run seeds from the command line; with the word `runs` those of runs of keys."""
+    kind = RunsGenerator if "runs" in sys.argv else Generator
+    sys.argv = [word for word in sys.argv if word != "runs"]
     seeds, steps = int(sys.argv[1]), int(sys.argv[2])
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     for seed in range(first, first + seeds):
-        pair, error = run(seed, steps)
+        pair, error = run(seed, steps, kind=kind)
         if error is not None:
             with few_taken_ranges(seed % 5 == 4):
                 print(report(seed, pair, error))

@@ -32,6 +32,8 @@ def durable(world: World, command: Durable, texts: Texts | None = None) -> Answe
         return open_durable(world, command)
     if isinstance(command, commands.Settle) and command.session not in world.sessions:
         return ("refused", "unknown_session")
+    if isinstance(command, commands.Reserve) and command.runs and world.version < 2:
+        return ("refused", "invalid")
     consumer = world.consumers.get(command.consumer)
     if consumer is None or not consumer.generation:
         return ("refused", "unknown_consumer")
@@ -99,10 +101,10 @@ def reserve(world: World, consumer: Consumer, command: commands.Reserve) -> Answ
     while got < command.count and not queue.paused:
         if command.max_bytes and size >= command.max_bytes:
             break
-        found = verbs.next_for(world, queue, consumer)
+        found = verbs.next_for(world, queue, consumer, runs=command.runs)
         if found is None:
             break
-        hand(world, found, consumer, consumer.lock_ms)
+        hand(world, found, consumer, consumer.lock_ms, runs=command.runs)
         world.got.add((consumer.number, found.token))
         got += 1
         size += world.size(found)

@@ -23,7 +23,9 @@ class Handed:
     message_id: tuple[int, int, int]
 
 
-def hand(world: World, message: Message, consumer: Consumer, lock_ms: int) -> None:
+def hand(
+    world: World, message: Message, consumer: Consumer, lock_ms: int, *, runs: bool = False
+) -> None:
     """Lock the message for this consumer, under its next token."""
     assert message.where == READY
     world.count(message.queue, "delivered")
@@ -31,6 +33,7 @@ def hand(world: World, message: Message, consumer: Consumer, lock_ms: int) -> No
     message.attempts += 1
     message.consumer, message.token = consumer.number, consumer.next_token
     message.checkout_ms, message.lock_ms = world.now_ms, lock_ms
+    message.run = consumer.number if runs else 0
     message.late_ok = False
     message.avoid = message.avoid_until_ms = 0
     message.cause = "published"

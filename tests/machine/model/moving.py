@@ -161,6 +161,7 @@ def give_back(world: World, message: Message, cause: str, delay_ms: int | None =
         expire(world, message)
         return became(world, message)
     assert not world.has_expired(message), "a ttl in doubt: the driver leaves none"
+    _end_run(world, message)
     message.cause, message.returned = cause, True
     message.blocks = queue.spec.on_delay == "block"
     message.avoid = message.avoid_until_ms = 0
@@ -168,6 +169,13 @@ def give_back(world: World, message: Message, cause: str, delay_ms: int | None =
     if wait_ms:
         message.where, message.due_ms = DELAYED, world.now_ms + wait_ms
     return "returned"
+
+
+def _end_run(world: World, message: Message) -> None:
+    """End the run that it was of: its holder gets no more of the key."""
+    for other in world.in_queue(message.queue, LOCKED):
+        if other.key == message.key:
+            other.run = 0
 
 
 def became(world: World, message: Message) -> str:

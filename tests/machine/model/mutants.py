@@ -38,7 +38,13 @@ from tests.machine import (
     test_settle,
     test_tables,
 )
-from tests.machine.model import driving, publishing_bugs, returning_bugs, session_bugs
+from tests.machine.model import (
+    driving,
+    publishing_bugs,
+    returning_bugs,
+    running_bugs,
+    session_bugs,
+)
 from tests.mutants.hunting import Catch, Hunt, Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited, entry
 
@@ -318,12 +324,6 @@ BUGS: dict[str, Switch] = {
         'skip = queue.spec.on_delay == "skip"',
         "skip = True",
     ),
-    "a freed key is reserved for no message": edited(
-        ordering,
-        "take_key",
-        "queue.busy_keys[key] = position\n",
-        "pass\n",
-    ),
     "the newest is dropped, not the oldest": edited(
         overflow,
         "_in_order_of_going",
@@ -449,12 +449,6 @@ BUGS: dict[str, Switch] = {
         "_front",
         "queue.in_line, ",
         "",
-    ),
-    "keys that are held stay held when the queue is set to skip": edited(
-        ordering,
-        "skip",
-        "finished(step, queue, position)",
-        "pass",
     ),
     "a short delay forgets who released the message": edited(
         ordering,
@@ -692,6 +686,7 @@ BUGS: dict[str, Switch] = {
     **session_bugs.BUGS,
     **publishing_bugs.BUGS,
     **returning_bugs.BUGS,
+    **running_bugs.BUGS,
 }
 
 _SHARING = (
@@ -758,6 +753,7 @@ DIRECTED = {
     "a page of delays is written though a view shares it": _SHARING,
     "a page of delays is copied at every change": _SHARING,
     "a set of positions is changed though a view shares it": _SHARING,
+    **running_bugs.DIRECTED,
 }
 """Scenarios that stories and random runs cannot replace: large ones, or rare ones."""
 
@@ -790,6 +786,12 @@ def _beside_the_model(seed: int) -> str | None:
 def hunts(breaks: str) -> tuple[Hunt, ...]:
     """Scenarios of a bug's own, the golden stories, the comparison."""
     directed = [scenario(work, named(work)) for work in DIRECTED.get(breaks, ())]
+    if breaks in running_bugs.BUGS:
+        return (
+            *directed,
+            _stories,
+            seeds(running_bugs.beside_the_model, "model", MODEL_RUNS, "runs"),
+        )
     return *directed, _stories, seeds(_beside_the_model, "model", MODEL_RUNS, "runs")
 
 

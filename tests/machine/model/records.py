@@ -71,6 +71,7 @@ class Message:
     token: int = 0
     checkout_ms: int = 0
     lock_ms: int = 0
+    run: int = 0  # while locked: the consumer that may get what follows of its key
     late_ok: bool = False  # taken from its last holder, with no other holder since
     history: list[tuple[int, str, int]] = field(default_factory=list)
     dead: Dead | None = None

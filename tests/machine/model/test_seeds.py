@@ -42,6 +42,11 @@ def test_the_machine_does_what_the_model_does(first: int) -> None:
 def test_stopping_at_any_index_changes_nothing(seed: int) -> None:
     pair, error = driving.run(seed, SNAPSHOT_STEPS, restore_percent=0)
     assert error is None, error
+    goes_on_from_any_index(pair)
+
+
+def goes_on_from_any_index(pair: Pair) -> None:
+    """Restore every snapshot of a run, and go on from there."""
     straight = Machine()
     snapshots, outcomes = [straight.snapshot()], []
     for meta, batch in pair.log:

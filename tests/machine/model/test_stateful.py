@@ -41,6 +41,8 @@ class SideBySide(RuleBasedStateMachine):
     steps: ClassVar[int] = 0
     """Rules that were carried out in this process."""
 
+    kind: ClassVar[type[Generator]] = Generator
+
     def __init__(self) -> None:
         super().__init__()
         self.pair = Pair()
@@ -49,7 +51,7 @@ class SideBySide(RuleBasedStateMachine):
     def _draws_from(self, data: st.DataObject) -> Generator:
         """The generator, with the draws of this very rule."""
         if self.generator is None:
-            self.generator = Generator(self.pair, Chooser(DataDraw(data)))
+            self.generator = self.kind(self.pair, Chooser(DataDraw(data)))
         self.generator.choose = Chooser(DataDraw(data))
         return self.generator
 

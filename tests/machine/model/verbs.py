@@ -399,10 +399,12 @@ def can_get(world: World, owner: Session, queue: Queue, consumer: Consumer) -> b
     return True
 
 
-def next_for(world: World, queue: Queue, consumer: Consumer) -> Message | None:
+def next_for(
+    world: World, queue: Queue, consumer: Consumer, *, runs: bool = False
+) -> Message | None:
     """The next message that this consumer may have; expired ones on the way expire."""
     for message in world.in_queue(queue.name, READY):
-        if world.is_blocked(message):
+        if world.is_blocked(message, consumer.number if runs else 0):
             continue
         may_be_avoided = world.may_be_avoided(message, consumer)
         if may_be_avoided and message.message_id in world.survivors:
@@ -410,7 +412,7 @@ def next_for(world: World, queue: Queue, consumer: Consumer) -> Message | None:
         if world.has_surely_expired(message):
             moving.expire(world, message)
             continue
-        if world.is_avoided(message, consumer):
+        if world.is_avoided(message, consumer) and message.avoid_sure:
             continue
         # The second may be over before a tick says so: then either is right.
         if may_be_avoided and message.message_id not in world.handed:

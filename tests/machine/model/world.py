@@ -30,6 +30,7 @@ class World:
     now_ms: int = 0
     wall_ms: int = 0
     entry: int = 0  # the number of the present one
+    version: int = 1  # of the cluster
     term: int = 0
     lead_ms: int = 0  # when it began
     ticking: bool = False  # the present command is a tick
@@ -186,14 +187,15 @@ class World:
         """As `is_avoided`, but the second may be over without a tick having said so."""
         return message.avoid == consumer.number and message.avoid_until_ms > 0
 
-    def is_blocked(self, message: Message) -> bool:
-        """Whether the queue's order holds a ready message back (semantics.md sections 6 and 11)."""
+    def is_blocked(self, message: Message, runner: int = 0) -> bool:
+        """Whether the queue's order holds a ready message back (semantics.md sections 6 and 11),
+        also from a consumer that asks for runs."""
         queue = self.queues[message.queue]
         others = [m for m in self.in_queue(queue.name) if m is not message]
         if queue.spec.ordering == "key" and message.key:
             same = [m for m in others if m.key == message.key]
             return any(
-                m.where == LOCKED
+                (m.where == LOCKED and (not runner or m.run != runner))
                 or (m.where == DELAYED and m.returned and m.blocks)
                 or (m.where == READY and self.place(m) < self.place(message))
                 for m in same
