@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look at the members, and change them while the cluster runs.",
+    help="Look at the members, and change them.",
     epilog="Example: fifo member list",
 )
 

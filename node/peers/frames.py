@@ -182,7 +182,10 @@ PROTOCOL_OF_CHANGES: Final = 5
 heard, and either of a pair dials."""
 
 TOLD_TYPES: Final = frozenset(
-    {"versions", "journal", "verdict", "about", "entry_wanted", "entry_found", "skipped", "note"}
+    {
+        *("versions", "journal", "verdict", "ask", "members", "about"),
+        *("entry_wanted", "entry_found", "skipped", "note"),
+    }
 )
 """Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
 

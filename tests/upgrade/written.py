@@ -90,6 +90,8 @@ def message_of(name: str, fields: Any) -> dict[str, Any]:
         message["entries"] = WITH_ENTRIES[name]
     if name == "snapshot_state":
         message["data"] = b"state"
+    if name == "snapshot_offer":
+        message["members"] = b""  # Not empty from version 2 on alone.
     return message
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MODULES_MAX = 210
 """Modules of the project at the start of a command: 184 when this was written, 205 before."""
 
+MEMBER = "list add remove replace move undo"
 MESSAGE = "show find retry scan unlock delay cancel delete terminate move copy resend"
 
 PRINTS_DATA = {
@@ -55,6 +56,7 @@ PRINTS_DATA = {
     "dead-letters",
     "delayed",
     "locks",
+    *(f"member {verb}" for verb in MEMBER.split()),
     *(f"message {verb}" for verb in MESSAGE.split()),
     "move",
     "peek",
@@ -86,6 +88,8 @@ NOT_WATCHED = {
         "it acts",
     ),
     "entry skip": "it acts",
+    "member list": "the commands that change members follow a change to its end",
+    **{f"member {verb}": "it acts" for verb in MEMBER.split()[1:]},
     **{f"message {verb}": "it acts" for verb in MESSAGE.split()[2:] if verb != "scan"},
 }
 """Commands that print data and are no list that changes."""
@@ -118,6 +122,7 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     wanted += [f"queue {verb}" for verb in queue.split()]
     wanted += ["session end", "config check", "backup inspect", "upgrade status", "upgrade finish"]
     wanted += ["entry show", "entry skip"]
+    wanted += [f"member {verb}" for verb in MEMBER.split()]
     wanted += [f"message {verb}" for verb in MESSAGE.split()]
     wanted += single.split()
     assert sorted(wanted) == sorted(" ".join(words) for words in ALL)

@@ -331,6 +331,15 @@ async def _cluster(api: Documented, follower: Node) -> None:
     roles = [one["role"] for one in (await api.ok("nodes"))["items"]]
     assert sorted(roles) == ["follower", "follower", "leader"]
     await api.ok("finish_upgrade")
+    assert [one["learner"] for one in (await api.ok("members"))["members"]] == [False] * 3
+    begun = await api.ok(
+        "change_members", action="move", member=follower.me.name, http="127.0.0.9:9"
+    )
+    assert begun == {"number": 1, "wanted": []}
+    await eventually(lambda: "127.0.0.9:9" in [str(one.http) for one in follower.roster.nodes])
+    again = {"action": "move", "member": follower.me.name, "http": str(follower.me.http)}
+    assert await api.ok("change_members", **again) == {"number": 2, "wanted": []}
+    await api.refused(400, "invalid_argument", "change_members", action="undo")
     await api.ok("transfer_leadership", node=follower.me.name)
     await eventually(lambda: follower.leads)
     await api.ok("delete", queue="aside")

@@ -105,7 +105,9 @@ def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> N
         (1_001, None, "1001 entries behind"),
         (0, "the terms of n2", "has no voice yet: waits for the terms of n2"),
     ):
-        raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=5_000 - behind)
+        raft = SimpleNamespace(
+            removed=False, leader="n2", commit_index=5_000, applied_index=5_000 - behind
+        )
         raft.waits_for, raft.differs = (lambda told=waits_for: told), False
         assert not_ready(cast("RaftNode", raft)) == reason
     raft.waits_for, raft.differs = (lambda: None), True
@@ -119,7 +121,7 @@ def test_a_restarted_node_shows_no_totals_before_it_has_replayed_its_log(
     """Totals that fall look like those of a process that began anew, and are counted twice."""
     node = Node(loopback_config(tmp_path, 1), "n1")
     assert not node.shows_totals()
-    raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=4_999)
+    raft = SimpleNamespace(removed=False, leader="n2", commit_index=5_000, applied_index=4_999)
     raft.waits_for, raft.differs = (lambda: None), False
     node._raft = cast("RaftNode", raft)
     node._last_index_at_start = 5_000
