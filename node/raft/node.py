@@ -193,6 +193,8 @@ class RaftNode:
         else:
             core.append_submitted()
         core.replicate()
+        if core.role == LEADER:
+            core.tell_synced()
         if core.sync_began_at is not None:
             core.leave_hanging_disk()
         if core.equality.own_differs_index:
