@@ -184,7 +184,7 @@ heard, and either of a pair dials."""
 TOLD_TYPES: Final = frozenset(
     {
         *("versions", "journal", "verdict", "ask", "members", "about"),
-        *("entry_wanted", "entry_found", "skipped", "note"),
+        *("entry_wanted", "entry_found", "skipped", "note", "synced"),
     }
 )
 """Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
@@ -288,6 +288,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
         (("term", _uint), ("index", _uint), ("checksum", _uint), ("by", _label)),
     ),
     "note": (38, (("term", _uint),)),
+    "synced": (39, (("term", _uint), ("index", _uint))),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from node.peers.message import MessageRefused
 from node.raft import limits, rejoin
 from node.raft.errors import RaftStopped
+from node.raft.lease import NEVER
 from node.raft.processes import Processes
 from node.raft.rebuilding import Rebuilding
 from node.raft.roll import (
@@ -88,6 +89,9 @@ class Admission(Rebuilding):
         self._writing: Passport | None = None
         self._begins = False
         self._led_term = 0
+        self._said_synced, self._say_synced_at = 0, NEVER
+        """Up to which entry of its log this leader has said that its disk has it, and when it may
+        say so again."""
         self._processes = self.processes_class(config.name)
         self._twice: dict[PeerNode, str] = {}
         """Members of which a process is connected here, and another one to the member named."""
@@ -159,10 +163,30 @@ class Admission(Rebuilding):
         said = self._said.get(node)
         return said is None or said.open_id == self.roll.known(node.id).open_id
 
+    def tell_synced(self) -> None:
+        """As leader, say now and then up to where this disk has the log: it counts for what is
+        committed, though this member acknowledges nothing."""
+        index, now = self.log.synced_index, self.clock()
+        if index <= self._said_synced or now < self._say_synced_at:
+            return
+        if self.journal.passport is None:
+            return
+        self._said_synced, self._say_synced_at = index, now + limits.SYNCED_SECONDS
+        for node in self.nodes:
+            self.outbox.send_at_once(node, {"type": "synced", "term": self.term, "index": index})
+
+    def on_synced(self, node: PeerNode, message: Message) -> bool:
+        """The leader says what its own disk has: it has promised that."""
+        leads = message["term"] == self.term and node == self.leader
+        if leads and node not in self._standings and self._is_known(node):
+            self.roll.acknowledged(node.id, message["term"], message["index"])
+        return False
+
     def note_leadership(self) -> None:
         """A new leadership begins: what was acknowledged to an earlier one is of its term."""
         self._remembered()
         self._led_term = self.term
+        self._said_synced, self._say_synced_at = 0, NEVER
 
     # --- who counts ---
 
@@ -553,6 +577,7 @@ class Admission(Rebuilding):
         if node not in self.replication.peers:
             self._standings[node] = Standing.GUEST
         super().connected(node)
+        self._said_synced = 0
         self._introduce(node)
         if self.journal.passport is not None:
             self._begin_together()

@@ -103,6 +103,7 @@ class Core(Changing):
             "verdict": self.on_verdict,
             "room": self.on_room,
             "note": self.on_note,
+            "synced": self.on_synced,
             "entry_wanted": self.repairs.on_entry_wanted,
             "entry_found": self.repairs.on_entry_found,
             "mark": self.on_mark,

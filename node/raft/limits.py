@@ -256,3 +256,7 @@ REPAIR_QUESTIONS_MAX: Final = 64
 
 NOTE_BYTES_MAX: Final = 64 * KIB
 """A note of a member's owner for that of the leader: 4096 ids of 16 bytes."""
+
+SYNCED_SECONDS: Final = 0.05
+"""Between two words of a leader about what its own disk has. No disk is set back within it; a frame
+for each commit would cost as much as the commit."""

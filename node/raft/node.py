@@ -236,6 +236,8 @@ class RaftNode:
         if core.changes_due:
             core.advance_change()
         core.replicate()
+        if core.role == LEADER:
+            core.tell_synced()
         if core.sync_began_at is not None:
             core.leave_hanging_disk()
         if core.equality.own_differs_index:

@@ -43,6 +43,22 @@ class ForgetsAcknowledgements(Core):
     roll_class = _Forgetful
 
 
+class KeepsItsOwnPromises(Core):
+    """A leader does not say what its own disk has."""
+
+    def tell_synced(self) -> None:
+        pass
+
+
+class SaysItOnce(Core):
+    """A leader says once what its own disk has, and not again on a new connection."""
+
+    def connected(self, node: PeerNode) -> None:
+        said = self._said_synced
+        super().connected(node)
+        self._said_synced = said
+
+
 class _TakesDownJournals(Roll):
     def judge(self, name: str, said: Said, own: State) -> Judgement:
         found, known = super().judge(name, said, own), self.known(name)

@@ -95,6 +95,44 @@ def an_older_image_is_no_member(node_class: NodeClass = RaftNode) -> None:
     settled(world)
 
 
+def an_older_image_of_a_leader_is_no_member(node_class: NodeClass = RaftNode) -> None:
+    """A leader acknowledges nothing, and yet its own disk counts for what it commits."""
+    world = make(21, node_class)
+    leader = world.elect("a")
+    world.run(1.0)
+    image = leader.storage.image()
+    world.nodes["b"].kill()
+    world.commit(leader, 5)
+    world.run(0.5)
+    leader.set_back(image)
+    leader.start()
+    world.run(3.0)
+    assert world.counts.get("gave up") == 1
+    assert leader.recovering
+    settled(world)
+    assert len(world.nodes["b"].applied) == 8
+
+
+def a_leader_says_again_what_it_has_promised(node_class: NodeClass = RaftNode) -> None:
+    """A member whose connection was new hears it too, in an idle cluster."""
+    world = make(22, node_class)
+    leader = world.elect("a")
+    world.run(1.0)
+    image = leader.storage.image()
+    world.nodes["b"].kill()
+    world.commit(leader, 5)
+    world.nodes["c"].kill()
+    world.nodes["c"].start()
+    world.nodes["b"].start()
+    world.run(0.3)
+    world.nodes["c"].kill()
+    leader.set_back(image)
+    leader.start()
+    world.run(3.0)
+    assert world.counts.get("gave up") == 1
+    settled(world)
+
+
 def what_others_count_is_judged_by_its_promises(node_class: NodeClass = RaftNode) -> None:
     """A disk that is set back is seen first by a member that it has acknowledged nothing to."""
     world = make(20, node_class)
@@ -354,6 +392,8 @@ RULES: list[Rule] = [
     (empty_members_begin_together, mutants.BeginsAmongTheReachable),
     (an_empty_folder_is_no_member, mutants.BeginsEmpty),
     (an_older_image_is_no_member, mutants.ForgetsAcknowledgements),
+    (an_older_image_of_a_leader_is_no_member, mutants.KeepsItsOwnPromises),
+    (a_leader_says_again_what_it_has_promised, mutants.SaysItOnce),
     (what_others_count_is_judged_by_its_promises, mutants.BelievesOthersOfProcesses),
     (acknowledgements_survive_restarts, mutants.NotesNoAcknowledgements),
     (an_image_of_fewer_opens_is_no_member, mutants.CountsNoOpens),

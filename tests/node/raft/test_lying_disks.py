@@ -103,7 +103,7 @@ def test_a_disk_that_lies_loses_nothing_that_was_committed() -> None:
 
 @pytest.mark.parametrize(
     ("core", "seed"),
-    [(mutants.ForgetsAcknowledgements, 8104), (mutants.BelievesOthersOfProcesses, 8141)],
+    [(mutants.ForgetsAcknowledgements, 8108), (mutants.BelievesOthersOfProcesses, 8139)],
     ids=["ForgetsAcknowledgements", "BelievesOthersOfProcesses"],
 )
 def test_a_schedule_finds_members_that_do_not_judge(core: type[Core], seed: int) -> None:
