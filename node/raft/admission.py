@@ -484,8 +484,8 @@ class Admission(Rebuilding):
     def _begin_together(self) -> None:
         """Begin the cluster where every member is here, empty, and says so."""
         waiting = isinstance(self.rejoin, rejoin.Waiting) and self._own_state() is State.NEW
-        if not waiting or self._begins or self.config.joins:
-            return
+        if not waiting or self._begins or self.config.joins or not self.nodes:
+            return  # A node alone has no other that could agree.
         if not all(map(self._heard_of, self.nodes)):
             return
         if all(said.state in (State.NEW, State.BEGUN) for said in self._said.values()):

@@ -298,10 +298,12 @@ class Elections(Library):
 
     def prepare_election(self) -> None:
         """Before a tick: where the library would stand for election, ask the others first."""
-        if self.role == LEADER or self.membership.alone:
+        if self.role == LEADER:
             return
         if self.rejoin is not None:
             self._advance_rejoin(self.rejoin)
+            return
+        if self.membership.alone:
             return
         now = self.clock()
         if self.removed or not self.membership.votes:

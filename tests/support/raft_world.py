@@ -237,7 +237,13 @@ class SimNode:
         """Draws ids that no other process of this world has."""
         entropy = random.Random(f"{self._world.seed} {self.name} {self.incarnation}")
         stamp = f"20260101T{self.incarnation:06d}Z"
-        return Keeper(entropy.randbytes, lambda: stamp, begins=not self.config.peers)
+        return Keeper(entropy.randbytes, lambda: stamp, begins=self._begins)
+
+    @property
+    def _begins(self) -> bool:
+        """Whether an empty folder is a cluster of one that begins: not once it has had others, for
+        its operator lets its file name them then."""
+        return not self.config.peers and len(self._world.nodes) == 1
 
     @property
     def recovering(self) -> bool:
