@@ -359,6 +359,7 @@ class Node:
             wake=self._turns.ask,
             on_role=self._on_role,
             source=self.broker.host,
+            replay=self.broker.replay,
             workers=RaftWorkers(
                 syncs=env.worker("syncs"),
                 snapshots=env.worker("snapshots"),
@@ -680,6 +681,8 @@ def not_ready(raft: RaftNode) -> str | None:
     waits_for = raft.waits_for()
     if waits_for is not None:
         return f"has no voice yet: waits for {waits_for}"
+    if raft.undecided:
+        return "the states of the members differ, and none is known to be right: see its log"
     if raft.differs:
         return "its state is not that of the majority, and is replaced by it"
     if raft.leader is None:
