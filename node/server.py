@@ -399,6 +399,7 @@ class Node:
             on_role=self._on_role,
             on_configuration=self._on_configuration,
             source=self.broker.host,
+            replay=self.broker.replay,
             workers=RaftWorkers(
                 syncs=env.worker("syncs"),
                 snapshots=env.worker("snapshots"),
@@ -720,6 +721,8 @@ def not_ready(raft: RaftNode) -> str | None:
     waits_for = raft.waits_for()
     if waits_for is not None:
         return f"has no voice yet: waits for {waits_for}"
+    if raft.undecided:
+        return "the states of the members differ, and none is known to be right: see its log"
     if raft.differs:
         return "its state is not that of the majority, and is replaced by it"
     if raft.leader is None:

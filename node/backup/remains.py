@@ -18,7 +18,6 @@ from node.backup.file import About, Backup, BackupWriter
 from node.broker import entry
 from node.broker.machine_host import MachineHost
 from node.config import to_toml
-from node.journal import limits as journal_limits
 from node.journal.journal import Journal
 from node.journal.recovery.open import may_begin
 from node.journal.skips import checksum_of
@@ -27,7 +26,6 @@ from node.raft import command_of
 if TYPE_CHECKING:
     from node.config import ClusterConfig
     from node.journal.io.storage import Storage
-    from node.journal.snapshots.file import SnapshotMeta
 
 _COMMAND = command_of(())
 """First bytes of an entry that is the machine's."""
@@ -152,7 +150,7 @@ def applied(journal: Journal, host: MachineHost, last: int) -> int:
     meta, first, wall_ms = journal.snapshot, 1, 0
     if meta is not None:
         try:
-            for _ in host.restore(_state_of(journal, meta)):
+            for _ in host.restore(journal.state_pieces(meta)):
                 pass
         except SnapshotError as error:
             raise RebuildRefused(f"the snapshot {meta.name} cannot be read: {error}") from error
@@ -175,11 +173,6 @@ def _apply(journal: Journal, host: MachineHost, index: int, command: bytes) -> i
     except Exception as error:
         raise EntryRaises(index, error) from error
     return unpacked.wall_ms
-
-
-def _state_of(journal: Journal, meta: SnapshotMeta) -> Iterator[bytes]:
-    for offset in range(0, meta.state_bytes, journal_limits.STATE_PIECE_BYTES):
-        yield journal.read_state(meta, offset, journal_limits.STATE_PIECE_BYTES)
 
 
 def _list(names: Sequence[str]) -> str:

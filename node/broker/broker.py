@@ -34,6 +34,7 @@ from node.broker.members import Members
 from node.broker.permissions import Rights
 from node.broker.pins import Pins
 from node.broker.quotas import Quotas
+from node.broker.replay import Replay
 from node.broker.requests.pinned import PINNED, Pinned
 from node.broker.requests.table import HANDLERS, VERBS
 from node.broker.role_log import RoleLog
@@ -142,6 +143,10 @@ class Broker:
 
     def _read(self, index: int) -> memoryview:
         return self._raft.read_cached(index)
+
+    def replay(self) -> Replay:
+        """A second machine, to which Raft applies the log once more."""
+        return Replay(self._read)
 
     def _marked(self, mark: Mark) -> None:
         self._raft.note_mark(mark)

@@ -93,6 +93,16 @@ class Digests:
             past.release()
 
 
+def digest_of(machine: Machine) -> Generator[None, None, bytes]:
+    """The digest of a machine that is changed by nothing meanwhile, in bounded steps."""
+    view = machine.freeze()
+    past = Past(view)
+    try:
+        return (yield from _digest(ViewCopy(view)))
+    finally:
+        past.release()
+
+
 def _digest(copy: ViewCopy) -> Generator[None, None, bytes]:
     """The digest of a view, in bounded steps."""
     at = 0

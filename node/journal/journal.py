@@ -469,6 +469,18 @@ class Journal:
         with self._failstop.reading():
             return self._snapshots.of(meta).read_state(offset, size)
 
+    @property
+    def base(self) -> SnapshotMeta | None:
+        """The oldest snapshot that is kept, behind which the log is whole; None where the log
+        begins with entry 1."""
+        base = self._snapshots.catalog.base
+        return None if base is None else base.meta
+
+    def state_pieces(self, meta: SnapshotMeta) -> Iterator[bytes]:
+        """The state of a snapshot, piece by piece, as `read_state` reads it."""
+        for offset in range(0, meta.state_bytes, limits.STATE_PIECE_BYTES):
+            yield self.read_state(meta, offset, limits.STATE_PIECE_BYTES)
+
     def reading_state(self, meta: SnapshotMeta, offset: int, size: int) -> OffLoop[bytes]:
         """The same, read off the event loop."""
         return self._read_snapshot(meta, lambda snapshot: snapshot.read_state(offset, size))

@@ -183,8 +183,8 @@ heard, and either of a pair dials."""
 
 TOLD_TYPES: Final = frozenset(
     {
-        *("versions", "journal", "verdict", "ask", "members", "about"),
-        *("entry_wanted", "entry_found", "skipped", "note", "synced"),
+        *("versions", "journal", "verdict", "ask", "members", "about", "entry_wanted"),
+        *("entry_found", "skipped", "note", "synced", "doubted", "rechecked"),
     }
 )
 """Frames of protocol 5 that are sent to members that know it alone, whichever is in use."""
@@ -289,6 +289,11 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     ),
     "note": (38, (("term", _uint),)),
     "synced": (39, (("term", _uint), ("index", _uint))),
+    "doubted": (40, (("term", _uint), ("index", _uint), ("whole", _bool))),
+    "rechecked": (
+        41,
+        (("term", _uint), ("index", _uint), ("whole", _bool), ("verdict", _uint)),
+    ),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (

@@ -110,6 +110,8 @@ class Core(Changing):
             "differs": self.on_differs,
             "state_wanted": self.on_state_wanted,
             "skipped": self.on_skipped,
+            "doubted": self.on_doubted,
+            "rechecked": self.on_rechecked,
         }
 
     # --- start ---
@@ -525,11 +527,14 @@ class Core(Changing):
         self.rooms.begin()
         self.notes.clear()
         self.equality.begin()
+        self.doubts.begin()
+        self.undecided_index = 0
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)
         for node in self.nodes:
             self.skipping.tell(node, self.term)
         no_op_index = self.log.last_index + 1
+        self.leads_from = no_op_index
         self._counted_index = self.commit_index
         # Counted from here on: what this leader still has to get committed.
         self.log_bytes = self.log.command_bytes(self._counted_index + 1, no_op_index - 1)

@@ -16,13 +16,14 @@ from node.journal.io.jobs import Inline, Worker
 if TYPE_CHECKING:
     import random
     from array import array
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from node.journal.journal import Journal
     from node.journal.skips import Skip
     from node.peers.message import Message, PeerNode
     from node.peers.transport import Receiver
     from node.raft.configuration import Configuration
+    from node.raft.equality import Mark
 
 
 class PeerTransport(Protocol):
@@ -81,6 +82,23 @@ class StateSource(Protocol):
         that it cannot read, which stops the node."""
 
 
+class Replay(Protocol):
+    """Another state beside that of the owner, at the beginning: what the log does to it is done
+    to nothing else."""
+
+    def restore(self, chunks: Iterator[bytes]) -> Iterator[None]:
+        """Take over the state of a snapshot, as `StateSource.restore`."""
+
+    def apply(self, index: int, payload: memoryview) -> object:
+        """Apply an entry."""
+
+    def skip(self, index: int, payload: memoryview, skip: Skip) -> None:
+        """Pass over an entry."""
+
+    def marking(self, own: Mark) -> Generator[None, None, Mark]:
+        """The mark that this state has in the place of `own`, in steps."""
+
+
 @dataclass(frozen=True, slots=True)
 class RaftWorkers:
     """Workers for what blocks on the disk; by default all of it runs on the caller's thread.
@@ -128,6 +146,8 @@ class RaftEnvironment:
     source: StateSource | None = None
     """Owner of the state that is applied to: what the newest snapshot holds is handed to it at the
     start, before the first entry. None: no snapshots are taken or installed."""
+    replay: Callable[[], Replay] | None = None
+    """Makes a state to which the log is applied once more; None: that cannot be done."""
     workers: RaftWorkers = field(default_factory=RaftWorkers)
     on_configuration: Callable[[Configuration], None] = lambda _: None
     """Called with the newest configuration of the log where it is another one than before, within

@@ -129,6 +129,26 @@ class Equality:
         self._unsent.clear()
         self.own_differs_index = 0
 
+    def own_at(self, index: int, whole: bool) -> Mark | None:
+        """The own mark at an index; None where it is not kept."""
+        return self._own.at(index, whole=whole)
+
+    def hashes_at(self, index: int, whole: bool) -> dict[str, int]:
+        """The hashes of all members there, as far as they are known."""
+        found = {name: marks.at(index, whole=whole) for name, marks in self._others.items()}
+        found[self.name] = self._own.at(index, whole=whole)
+        return {name: mark.hash for name, mark in found.items() if mark is not None}
+
+    def decided(
+        self,
+        index: int,
+        whole: bool,
+        right: frozenset[str],
+    ) -> Comparison:
+        """The outcome where the members that are right were found out."""
+        names = frozenset(self.hashes_at(index, whole))
+        return self._noted(Comparison(index, right, names - right, whole))
+
     def replaced(self, name: str) -> None:
         """The state of another member was replaced: what it was before says nothing of it."""
         self._others.pop(name, None)

@@ -140,6 +140,16 @@ STATE_ASK_SECONDS: Final = 1.0
 """Between two questions of a member for the state of the others: its leader may be another one by
 now, or have given up to send it."""
 
+DOUBT_ASK_SECONDS: Final = 5.0
+"""Between two questions of a leader whose members' states are all different: whether a member's
+would be the same again takes as long as to apply what lies behind its oldest snapshot."""
+
+DOUBT_ENTRIES_PER_STEP: Final = 64
+"""Entries that are applied again in one step: some milliseconds."""
+
+DOUBT_STEPS_PER_TURN: Final = 100
+"""Most steps of it in one turn, where the clock does not move."""
+
 MARKS_KEPT: Final = 64
 """Marks that a member keeps: one that is 65,536 entries behind is compared where it ends."""
 

@@ -255,6 +255,10 @@ class RaftNode:
         busy = False
         if now >= snapshots.rests_until or log.gathered_end >= snapshots.rests_below:
             busy = core.work_on_snapshots()
+        if now >= core.doubts.due:
+            busy = core.step_doubts() or busy
+        if core.undecided_index and self._announced_leading is not None:
+            self._stop_serving()
         if now >= core.scrubbing.due or now >= core.repairs.due:
             core.look_after_disk()
         if core.role == LEADER:
@@ -321,6 +325,11 @@ class RaftNode:
         state, term = self._announced = core.role, core.term
         self._announced_leading = term if state == LEADER else None
         self._on_role(self.role, term)
+
+    def _stop_serving(self) -> None:
+        """Lead the log on, with an owner that serves no client."""
+        self._announced_leading = None
+        self._on_role(ROLES[FOLLOWER], self.term)
 
     def _stop(self, error: Exception) -> None:
         """Nothing further will be known of what was submitted."""
@@ -416,7 +425,7 @@ class RaftNode:
     def leader(self) -> str | None:
         """Name of the leader as last heard; may be out of date."""
         node = self._core.leader
-        return None if node is None else node.id
+        return None if node is None or self.undecided else node.id
 
     def knows_leader(self) -> bool:
         """Whether a leader is known, and the connection to it has not ended since it was heard."""
@@ -479,7 +488,12 @@ class RaftNode:
     def differs(self) -> bool:
         """Whether this node's state is known to be another one than that of a majority: it answers
         no client then, and does not lead."""
-        return bool(self._core.equality.own_differs_index)
+        return bool(self._core.equality.own_differs_index) or self.undecided
+
+    @property
+    def undecided(self) -> bool:
+        """Whether this node leads members whose states differ, and none is known to be right."""
+        return bool(self._core.undecided_index) and self._core.role == LEADER
 
     @property
     def disk_low_bytes(self) -> int:
@@ -559,7 +573,8 @@ class RaftNode:
             journal=self._journal.stats(),
             peers=tuple(peers),
             recovering=self.waits_for(),
-            differs_index=core.equality.own_differs_index,
+            differs_index=core.equality.own_differs_index
+            or (core.undecided_index if self.undecided else 0),
             yield_seconds=core.yield_seconds(),
             scrub=core.scrubbing.stats(),
             counters=core.counters,
@@ -583,4 +598,5 @@ class RaftNode:
         self._core.snapshots.close()
         self._core.scrubbing.close()
         self._core.repairs.close()
+        self._core.doubts.close()
         self._journal.close()

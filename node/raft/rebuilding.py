@@ -16,6 +16,7 @@ from node.journal.wrong_state import WrongState
 from node.peers.message import NO_OP
 from node.raft import limits
 from node.raft.commit import CommitPath
+from node.raft.doubts import Doubts
 from node.raft.equality import Mark
 from node.raft.lease import NEVER
 from node.raft.pysyncobj.library import LEADER
@@ -24,6 +25,7 @@ from node.raft.transfer import best_target
 if TYPE_CHECKING:
     from node.peers.message import Message, PeerNode
     from node.raft.config import RaftConfig
+    from node.raft.doubts import Place
     from node.raft.environment import RaftEnvironment
     from node.raft.equality import Comparison
 
@@ -33,10 +35,24 @@ logger = logging.getLogger(__name__)
 class Rebuilding(CommitPath):
     """The part of a core that looks after states that differ."""
 
+    doubts_class = Doubts
+
     def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         self._left_at = self._asked_at = NEVER
+        self.leads_from = 1
+        """Index of the no-op of this node's newest leadership."""
         self._notes = environment.workers.snapshots
         super().__init__(config, environment)
+        self.undecided_index = 0
+        """Since when this leader's members differ and none is known to be right; 0: not so."""
+        self.doubts = self.doubts_class(
+            config.name,
+            environment,
+            self.equality,
+            self.skipping,
+            send=self.outbox.send_at_once,
+            decided=self._decided,
+        )
 
     def look_at_note(self, index: int) -> None:
         """At the start, from the snapshot of entry `index`: go by what was noted of its state."""
@@ -111,6 +127,53 @@ class Rebuilding(CommitPath):
             self._differs(verdict.index)
         if verdict.differing:
             self._report_differing(verdict)
+        if not verdict.agreed:
+            self._doubt(verdict)
+
+    def _doubt(self, verdict: Comparison) -> None:
+        """No majority is equal: each member applies its log again, unless it is known by now which
+        of them are wrong."""
+        known = any(one.differs for one in self.replication.peers.values())
+        if not known and not self.equality.own_differs_index and not self.undecided_index:
+            self.doubts.doubt((verdict.index, verdict.whole))
+
+    def _decided(self, place: Place, right: frozenset[str]) -> None:
+        """All members of this leader have applied their log again; `right`: those that are right,
+        none where that cannot be known."""
+        if right:
+            self._judged(self.equality.decided(*place, right))
+            return
+        self.report_doubtful()
+        self.undecided_index = place[0]
+        logger.error(
+            "event=replicas_undecided index=%d members=%s advice=the cluster accepts nothing: stop "
+            "every node and restore the newest good backup, or recover those whose state is not "
+            "trusted, and then restart the others",
+            place[0],
+            ",".join(sorted(self.equality.hashes_at(*place))),
+        )
+
+    def step_doubts(self) -> bool:
+        """A slice of what there is to do about a doubt. True while there is more at once."""
+        leads = self.role == LEADER
+        if not leads and self.leader is None:
+            return False
+        leader = None if leads else self.leader
+        return self.doubts.step(self.term, leader, list(self.replication.peers))
+
+    def on_doubted(self, node: PeerNode, message: Message) -> bool:
+        """The leader has found no majority of equal states."""
+        if message["term"] == self.term and node == self.leader and self.role != LEADER:
+            self.doubts.on_doubted((message["index"], message["whole"]))
+            return True
+        return False
+
+    def on_rechecked(self, node: PeerNode, message: Message) -> bool:
+        """A member has applied its log again."""
+        if message["term"] == self.term and self.role == LEADER:
+            names = [self.config.name, *(one.id for one in self.replication.peers)]
+            self.doubts.on_rechecked(node, message, names)
+        return False
 
     def _report_differing(self, verdict: Comparison) -> None:
         index, compared = verdict.index, self.equality.compared
@@ -137,6 +200,8 @@ class Rebuilding(CommitPath):
         """This state is not to be trusted: hold no lease, lead no more. The log is sound."""
         if self.equality.own_differs_index:
             return
+        if self.role == LEADER:
+            self.report_doubtful()
         self.equality.own_differs_index = index
         self.replication.keep_states()
         self._note_wrong(index)
@@ -146,6 +211,19 @@ class Rebuilding(CommitPath):
             index,
         )
         self.ask_turn()
+
+    def report_doubtful(self) -> None:
+        """Say which answers of this leader may be wrong: those since it was equal last, or since it
+        began to lead."""
+        equal_index = self.equality.of(self.config.name).equal_index
+        logger.error(
+            "event=answers_doubtful first=%d last=%d advice=what this leader has answered and "
+            "delivered for these entries came from a state that was wrong: a message may have been "
+            "handed out twice, or a settlement confirmed that did nothing; compare what its "
+            "clients did since then, and fifo audit",
+            max(equal_index, self.leads_from),
+            self.last_applied,
+        )
 
     def _ask_for_state(self, leader: PeerNode) -> None:
         """Ask for a snapshot of a state that goes further than this one: it never goes back."""

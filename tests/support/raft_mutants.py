@@ -23,7 +23,7 @@ from node.raft.room import Room, Rooms
 from node.raft.snapshots.manager import SnapshotManager
 from node.raft.snapshots.taker import SnapshotTaker
 from node.raft.submissions import Submission, Submissions
-from tests.support import raft_probe, repair_mutants, skip_mutants, state_mutants
+from tests.support import doubt_mutants, raft_probe, repair_mutants, skip_mutants, state_mutants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -766,8 +766,9 @@ CORES: dict[str, type[Core]] = {
         *vars(state_mutants).items(),
         *vars(repair_mutants).items(),
         *vars(skip_mutants).items(),
+        *vars(doubt_mutants).items(),
     ]
     if isinstance(found, type) and issubclass(found, Core) and found is not Core
 }
-"""Every faulty core of this module, of `state_mutants.py`, `repair_mutants.py` and
-`skip_mutants.py`, by its name."""
+"""Every faulty core of this module, of `state_mutants.py`, `repair_mutants.py`,
+`skip_mutants.py` and `doubt_mutants.py`, by its name."""

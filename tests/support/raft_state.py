@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
+
+    from node.journal.skips import Skip
+    from node.raft.equality import Mark
 
 KEPT_ENTRIES = 40
 """A payload lies in the log for so many entries, then in the state; a few stay there for ever."""
@@ -106,3 +109,43 @@ class SimView:
 
     def release(self) -> None:
         """See `StateView.release`."""
+
+
+class Replayed(Protocol):
+    """A node whose log is applied once more."""
+
+    replays_as: int | None
+    """The hash that the log gives then; None: the same as before."""
+
+    @property
+    def applied(self) -> list[tuple[int, int, bytes]]:
+        """Entries that it has applied."""
+
+
+class SimReplay:
+    """A state to which the log is applied once more: it sees that all of it comes."""
+
+    def __init__(self, state: SimState, node: Replayed) -> None:
+        self._state = state
+        self._node = node
+
+    def restore(self, chunks: Iterator[bytes]) -> Iterator[None]:
+        """See `Replay.restore`."""
+        yield from self._state.restore(chunks)
+
+    def apply(self, index: int, payload: memoryview) -> None:
+        """See `Replay.apply`."""
+        self._state.applied.append((index, 0, bytes(payload)))
+
+    def skip(self, index: int, payload: memoryview, skip: Skip) -> None:
+        """See `Replay.skip`."""
+        self._state.applied.append((index, 0, SKIPPED))
+
+    def marking(self, own: Mark) -> Generator[None, None, Mark]:
+        """See `Replay.marking`."""
+        yield
+        last = own.index if own.whole else own.index - 1
+        before = [(index, found) for index, _, found in self._node.applied if index <= last]
+        assert [(index, found) for index, _, found in self._state.applied] == before
+        found = self._node.replays_as
+        return own if found is None else own._replace(hash=found)

@@ -32,7 +32,7 @@ from node.testing.disk import Image, PowerCut, ProcessDisk, SimStorage
 from tests.support import raft_probe
 from tests.support.raft_checks import Checks
 from tests.support.raft_network import Frame, Network, SimTransport
-from tests.support.raft_state import SKIPPED, SimState, lies_in_the_log
+from tests.support.raft_state import SKIPPED, SimReplay, SimState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -133,6 +133,7 @@ class SimNode:
         self.refused = 0
         self.unreadable = False
         self.half_changed = False
+        self.replays_as: int | None = None
         self.set_back_to_image = False
         """Whether its disk is an older one, which no member has found yet."""
         self.lost = False
@@ -206,6 +207,7 @@ class SimNode:
                 wake=self.wake,
                 on_role=lambda role, term: self.roles.append((role, term)),
                 source=self.state,
+                replay=lambda: SimReplay(self.state_class(self._read, lambda _: None), self),
                 workers=RaftWorkers(
                     syncs=SimOffload(self._world, self),
                     snapshots=SimOffload(self._world, self),
@@ -421,8 +423,6 @@ class SimNode:
         self._world.checks.applied(self, index, term, content)
 
     def _skip(self, index: int, term: int, payload: memoryview, skip: Skip) -> None:
-        """Apply another entry in its place: members that differ in it are found."""
-        assert not lies_in_the_log(index, index), "the state would point to what was skipped"
         self.state.applied.append((index, term, SKIPPED))
         self._world.checks.applied(self, index, term, SKIPPED)
 

@@ -39,6 +39,13 @@ class SendsItsWrongState(Core):
     replication_class = _SendsAny
 
 
+class KeepsDoubtsToItself(Core):
+    """A leader whose state was wrong does not say which of its answers came from that."""
+
+    def report_doubtful(self) -> None:
+        pass
+
+
 class PromisesThoughItDiffers(Core):
     """A leader whose state is wrong renews locks and answers from its memory."""
 

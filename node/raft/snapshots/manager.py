@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from node.journal import limits as journal_limits
 from node.journal.errors import SnapshotFailed
 from node.journal.io.jobs import Steps
 from node.raft import limits
@@ -19,11 +18,10 @@ from node.raft.snapshots.receiver import SnapshotReceiver, offered
 from node.raft.snapshots.taker import SnapshotTaker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from node.journal.io.jobs import Work, Worker
     from node.journal.journal import Journal
-    from node.journal.snapshots.file import SnapshotMeta
     from node.peers.message import Message
     from node.raft.config import RaftConfig, RaftCounters
     from node.raft.environment import StateSource
@@ -86,7 +84,7 @@ class SnapshotManager:
                 "raft: there is a snapshot, but the owner gave no source to restore it to"
             )
         try:
-            for _ in self._source.restore(self._state_of(meta)):
+            for _ in self._source.restore(self._journal.state_pieces(meta)):
                 pass
         except RaftError:
             raise
@@ -94,10 +92,6 @@ class SnapshotManager:
             raise RaftStopped(f"raft: snapshot {meta.name} cannot be read: {error}") from error
         logger.info("event=restored index=%d state_bytes=%d", meta.index, meta.state_bytes)
         return meta.index
-
-    def _state_of(self, meta: SnapshotMeta) -> Iterator[bytes]:
-        for offset in range(0, meta.state_bytes, journal_limits.STATE_PIECE_BYTES):
-            yield self._journal.read_state(meta, offset, journal_limits.STATE_PIECE_BYTES)
 
     # --- from the leader ---
 
@@ -195,7 +189,7 @@ class SnapshotManager:
         self.restoring = True
         self.installed_index = meta.index
         yield None
-        for _ in self._source.restore(self._state_of(meta)):
+        for _ in self._source.restore(self._journal.state_pieces(meta)):
             yield None
         self.restoring = False
         self.installed_index = meta.index

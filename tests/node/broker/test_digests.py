@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from fifo.words.versions import FIRST, STATES_COMPARED
 from node.broker import entry, limits
 from node.broker.digests import Digests
 from node.broker.machine_host import MachineHost
+from node.broker.replay import Replay
 from node.raft import Mark
 from tests.node.broker.test_replicas import digest, status
 from tests.support.cluster import LocalCluster, eventually, running
@@ -67,6 +69,28 @@ def test_no_digest_is_made_before_all_members_know_of_it() -> None:
     for index, stamp_ms in enumerate(TIMES, 5):
         host.apply(index, payload(stamp_ms))
     assert named == []
+
+
+def test_the_log_applied_once_more_gives_the_same_marks() -> None:
+    host, _ = host_at(FIRST)
+    replay = Replay(lambda index: memoryview(b""))
+    for index, stamp_ms in enumerate(TIMES, 5):
+        for one in (host, replay):
+            one.apply(index, payload(stamp_ms))
+    machine = host.machine
+    assert machine.running_hash
+    for own in (
+        Mark(12, machine.version, machine.running_hash),
+        Mark.of_state(11, machine.version, machine.digest()),
+    ):
+        found: list[Mark] = []
+
+        def made(own: Mark = own, found: list[Mark] = found) -> Iterator[None]:
+            found.append((yield from replay.marking(own)))
+
+        for _ in made():
+            pass
+        assert found == [own]
 
 
 class Scene:

@@ -23,8 +23,9 @@ MARK_ENTRIES = 16
 class Erring:
     """A machine's `apply_batch` that settles nothing once, as after a flipped bit."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, token: int = 1 << 20) -> None:
         self._apply_batch = machine.apply_batch
+        self._token = token
         self.erred = False
 
     def __call__(self, meta: Meta, batch: Sequence[commands.Command]) -> Outcome:
@@ -35,7 +36,7 @@ class Erring:
 
     def _wrong(self, settle: commands.Settle) -> commands.Settle:
         self.erred = True
-        return replace(settle, ranges=((1 << 20, 1 << 20),))
+        return replace(settle, ranges=((self._token, self._token),))
 
 
 def status(node: Node) -> RaftStatus:
@@ -83,6 +84,37 @@ async def test_a_replica_that_erred_is_found_and_gets_the_right_state(
         await eventually(lambda: status(faulty).applied_index == status(now_leads).last_index)
         assert digest(faulty) == digest(now_leads)
         assert (await client.queue("q")).locked == 0
+
+
+@pytest.mark.slow
+async def test_where_all_replicas_differ_those_that_err_are_found_by_their_logs(
+    tmp_path: Path,
+) -> None:
+    """Two of three err in other ways, so no two are equal; each applies its log once more."""
+    async with running(tmp_path) as cluster, fifo.connect(cluster.url) as client:
+        leader = await cluster.leader()
+        for node in cluster.nodes.values():
+            node.broker.host.mark_entries = MARK_ENTRIES
+            node.broker.host._next_mark = 0
+        await client.declare(fifo.QueueSpec("q"))
+        while not all(peer.equal_index for peer in status(leader).peers):
+            await settled_one(client)
+        errings = []
+        for number, follower in enumerate(cluster.followers()):
+            machine = follower.broker.host.machine
+            errings.append(Erring(machine, 1 << 20 + number))
+            machine.apply_batch = errings[-1]  # type: ignore[method-assign]
+        while not all(erring.erred for erring in errings):
+            await settled_one(client)
+        followers = cluster.followers()
+        while not all(status(one).counters.snapshots_installed_total for one in followers):
+            await client.publish("q", b"more")
+        assert await cluster.leader() is leader
+        for one in followers:
+            await eventually(
+                lambda one=one: status(one).applied_index == status(leader).last_index  # type: ignore[misc]
+            )
+            assert digest(one) == digest(leader)
 
 
 def digest(node: Node) -> bytes:

@@ -15,6 +15,7 @@ from node.raft.node import RaftNode
 from tests.mutants.hunting import Hunt, Mutant, scenario, seeds
 from tests.mutants.switch import replaced
 from tests.node.raft import (
+    test_doubts,
     test_elections,
     test_equality,
     test_hazards,
@@ -50,6 +51,7 @@ _TABLES = (
     test_wrong_state.RULES,
     test_room.RULES,
     test_skipping.RULES,
+    test_doubts.RULES,
 )
 _WITH_LOSSES = {core for _, core in test_recover.RULES}
 

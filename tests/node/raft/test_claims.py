@@ -11,6 +11,7 @@ import re
 import pytest
 
 from tests.node.raft import (
+    test_doubts,
     test_elections,
     test_equality,
     test_hazards,
@@ -54,6 +55,7 @@ SCENARIOS = [
         test_wrong_state.RULES,
         test_room.RULES,
         test_skipping.RULES,
+        test_doubts.RULES,
     )
     for scenario, mutant in table
 ] + [(scenario.__name__, mutant) for scenario, mutant in test_switches.SCENARIOS]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from node.journal.wrong_state import WRONG_STATE_NAME
@@ -180,6 +182,28 @@ def a_state_that_was_replaced_is_not_judged_by_what_it_was(
     world.run_until(lambda: wrong.node.is_leader, 5.0)
 
 
+def doubtful_answers_are_named(node_class: NodeClass = RaftNode) -> None:
+    """By the entries that a leader answered since it was equal last, and by it alone."""
+    world = compacting(1, node_class)
+    kept_wrong(world)
+    leader = world.elect("a")
+    world.commit(leader, 20)
+    mark(world, 8, a=RIGHT, b=RIGHT, c=RIGHT)
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("node.raft.rebuilding")
+    logger.addHandler(handler)
+    try:
+        mark(world, 16, a=WRONG, b=RIGHT, c=RIGHT)
+        mark(world, 18, b=RIGHT, c=WRONG)
+    finally:
+        logger.removeHandler(handler)
+    last = leader.node.applied_index
+    found = [line.split(" advice")[0] for line in said if "answers_doubtful" in line]
+    assert found == [f"event=answers_doubtful first=8 last={last}"]
+
+
 RULES: list[Rule] = [
     (a_whole_state_that_differs_is_found, mutants.BelievesTheRunningHash),
     (many_hashes_do_not_crowd_out_a_digest, mutants.MixesMarks),
@@ -187,6 +211,7 @@ RULES: list[Rule] = [
     (a_restart_knows_that_its_state_is_wrong, mutants.ForgetsItsNote),
     (a_power_cut_takes_back_no_note, mutants.NotesNothing),
     (nothing_of_a_wrong_state_is_left_behind_its_replacement, mutants.KeepsWrongSnapshots),
+    (doubtful_answers_are_named, mutants.KeepsDoubtsToItself),
     (a_leader_that_differs_sends_no_state, mutants.SendsItsWrongState),
     (a_leader_that_differs_promises_nothing, mutants.PromisesThoughItDiffers),
     (an_idle_cluster_replaces_a_wrong_state_too, mutants.WaitsForAnEntry),
