@@ -206,7 +206,7 @@ def a_learner_neither_votes_nor_counts(node_class: NodeClass = RaftNode) -> None
     """With its only other voter gone, a leader of two commits nothing, whatever a learner has."""
     world = make(9, node_class, "ab")
     leader = world.elect("a")
-    added = joining(world, "c", "d")
+    added = joining(world, "c", "d", "e")
     world.nodes["d"].kill()
     begin(world, Change(added))
     world.run(2.0)
@@ -217,7 +217,7 @@ def a_learner_neither_votes_nor_counts(node_class: NodeClass = RaftNode) -> None
     world.run(4.0)
     assert not world.leaders, "a learner proves no lease, and elects no leader"
     world.start()
-    finish(world, "abcd")
+    finish(world, "abcde")
 
 
 def a_configuration_counts_from_append(node_class: NodeClass = RaftNode) -> None:
@@ -392,7 +392,11 @@ def a_healthy_journal_is_not_given_up(node_class: NodeClass = RaftNode) -> None:
     world.nodes["c"].kill()
     world.nodes["b"].start()
     world.nodes["c"].start()
-    world.elect("d")
+    world.run(1.0)
+    world.run_until(lambda: leading(world) is not None)
+    if world.leaders[0].name != "d":
+        world.leaders[0].node.transfer("d", lambda _: None)
+    world.run_until(lambda: world.leaders[0].name == "d" and leading(world) is not None)
     world.run(2.0)
     finish(world, "bcde")
     assert "gave up" not in world.counts
