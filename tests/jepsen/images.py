@@ -48,7 +48,7 @@ def set_back(data: Path, image: Path) -> None:
 
 def forget_tail(data: Path, rng: random.Random) -> int:
     """Take the end of the newest segment away, as a disk that acknowledged syncs and kept nothing
-    of them; returns the bytes. What is left ends amid a record or behind one: a torn write. The mark
+    of them; returns the bytes. It ends amid a record then, or behind one: a torn write. The mark
     that says how far the log was synced is of the same disk, and gone too."""
     (data / "synced").unlink(missing_ok=True)
     path = max(path for path in data.iterdir() if parse_segment_name(path.name))
