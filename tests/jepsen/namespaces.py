@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NoReturn
 
-from tests.jepsen.network import CLIENTS, LOSS
+from tests.jepsen.network import CLIENTS, FAR_S, LOSS
 
 INSIDE = "FIFO_JEPSEN_NETWORK"
 """Set in a process that already runs in a namespace of its own."""
@@ -155,6 +155,15 @@ class Namespaced:
                 *self.inside(name), *TC, "replace", "dev", "eth0",
                 "root", "tbf", "rate", RATE, "burst", "4kb", "latency", "400ms",
             )  # fmt: skip
+
+    def far(self) -> None:
+        """All nodes are far from each other, where the kernel can delay packets; else slow."""
+        netem = ("root", "netem", "delay", f"{FAR_S * 1000:g}ms")
+        for name in self.names:
+            command = (*self.inside(name), *TC, "replace", "dev", "eth0", *netem)
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                self.slow()
+                return
 
     def lossy(self) -> None:
         """Nodes lose packets of each other."""

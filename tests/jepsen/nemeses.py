@@ -204,6 +204,14 @@ async def slow(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]
 
 
 @asynccontextmanager
+async def far(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
+    """50 ms lie between any two nodes, each way."""
+    cluster.network.far()
+    yield cluster.names
+    cluster.network.heal()
+
+
+@asynccontextmanager
 async def lossy(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
     """Links lose packets (TCP sends them again, later) and sometimes a connection."""
     cluster.network.lossy()
@@ -370,6 +378,7 @@ FAULTS = {
         Fault("bridge", bridge),
         Fault("partition_then_kill", partition_then_kill, alone=True),
         Fault("slow", slow, slow_links=True),
+        Fault("far", far, slow_links=True),
         Fault("lossy", lossy, slow_links=True),
         Fault("client_pause", client_pause),
         Fault("client_kill", client_kill),

@@ -19,6 +19,9 @@ CLIENTS = "clients"
 DELAYS_S = (0.005, 0.02, 0.08)
 """Delays that a slow link adds; a jitter of the same length comes on top."""
 
+FAR_S = 0.05
+"""The delay of each direction between nodes that are far from each other: across a continent."""
+
 LOSS = 0.1
 
 
@@ -87,6 +90,11 @@ class Proxied:
             delay_s = self._rng.choice(DELAYS_S)
             link.there = Direction(delay_s=delay_s, jitter_s=delay_s)
             link.back = Direction(delay_s=delay_s, jitter_s=delay_s)
+
+    def far(self) -> None:
+        """All nodes are far from each other."""
+        for link in self._links.values():
+            link.there, link.back = Direction(delay_s=FAR_S), Direction(delay_s=FAR_S)
 
     def lossy(self) -> None:
         """Links between nodes lose packets: TCP sends them again, later."""

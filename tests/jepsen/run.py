@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import Household
-from tests.jepsen import checkers, insides, rooted, upgrading
+from tests.jepsen import checkers, images, insides, rooted, upgrading
 from tests.jepsen.checkers import Violation
 from tests.jepsen.cluster import Cluster, RunFailed, until
 from tests.jepsen.history import Event, line_of
@@ -132,7 +132,7 @@ def all_faults() -> dict[str, Fault]:
 
 def known_faults() -> dict[str, Fault]:
     """Those that can be done here: without rights, and with them where we have them."""
-    return {**FAULTS, **insides.FAULTS, **rooted.available()}
+    return {**FAULTS, **insides.FAULTS, **images.FAULTS, **rooted.available()}
 
 
 async def run(plan: Plan, folder: Path) -> Result:

@@ -21,8 +21,16 @@ from tests.jepsen.checkers.sometimes import WANTED, sometimes
 from tests.jepsen.run import Plan, Result, cluster_in, known_faults, period, run
 from tests.jepsen.workloads import WORKLOADS
 
-LASTING = ("kill", "pause", "partition", "partition_one_way", "slow_disk", "leader_unreached")
-"""Faults that a minority can suffer for good while the others serve."""
+LASTING = (
+    "kill",
+    "pause",
+    "partition",
+    "partition_one_way",
+    "slow_disk",
+    "leader_unreached",
+    "far",
+)
+"""Faults that a minority, or the links of all, can suffer for good while the others serve."""
 
 FAULTS_PER_RUN = 3
 FIVE_EACH = 5

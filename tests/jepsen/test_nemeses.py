@@ -12,6 +12,7 @@ from node.journal.errors import JournalDamaged
 from node.journal.io.storage import OsStorage
 from tests.jepsen.checkers.sometimes import sometimes
 from tests.jepsen.history import Event
+from tests.jepsen.images import TAIL_BYTES, copy_of, forget_tail, set_back
 from tests.jepsen.nemeses import flip_amid
 from tests.support.journals import ONE_SEGMENT, fill, open_journal
 
@@ -33,6 +34,41 @@ def test_damage_amid_a_journal_is_never_taken_for_a_torn_write(tmp_path: Path) -
         again = open_journal(OsStorage(hurt), limits=ONE_SEGMENT, recover="20261122T043238Z")
         assert again.recovering, what
         again.close()
+
+
+@pytest.mark.slow
+def test_a_tail_that_was_never_there_is_a_torn_write_and_entries_are_missing(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    journal = open_journal(OsStorage(data), limits=ONE_SEGMENT)
+    for _ in range(40):
+        fill(journal, 5)
+        journal.log.sync()
+    last = journal.log.last_index
+    journal.close()
+    forgotten = forget_tail(data, random.Random(1))
+    assert forgotten >= TAIL_BYTES
+    again = open_journal(OsStorage(data), limits=ONE_SEGMENT)
+    assert 0 < again.log.last_index < last
+    again.close()
+
+
+def test_an_image_that_is_put_back_keeps_the_lock_file_by_which_a_copy_is_known(
+    tmp_path: Path,
+) -> None:
+    data, image = tmp_path / "data", tmp_path / "image"
+    data.mkdir()
+    for name in ("lock", "synced"):
+        (data / name).write_text("before")
+    copy_of(data, image)
+    lock = (data / "lock").stat().st_ino
+    (data / "synced").write_text("after")
+    (data / "later").write_text("after")
+    set_back(data, image)
+    assert sorted(path.name for path in data.iterdir()) == ["lock", "synced"]
+    assert (data / "synced").read_text() == "before"
+    assert (data / "lock").stat().st_ino == lock
 
 
 def test_a_damaged_journal_that_came_back_is_counted() -> None:

@@ -59,6 +59,19 @@ class SaysItOnce(Core):
         self._said_synced = said
 
 
+class _Gapless(Roll):
+    def _what_it_lacks(self, name: str, known: Known, said: Said) -> str:
+        if said.opens > known.opens + 1:
+            return "it was opened by processes that were not seen here"
+        return super()._what_it_lacks(name, known, said)
+
+
+class BelievesInNoGaps(Core):
+    """Each process of a member has to be met, or learned of from others."""
+
+    roll_class = _Gapless
+
+
 class _TakesDownJournals(Roll):
     def judge(self, name: str, said: Said, own: State) -> Judgement:
         found, known = super().judge(name, said, own), self.known(name)

@@ -133,6 +133,32 @@ def a_leader_says_again_what_it_has_promised(node_class: NodeClass = RaftNode) -
     settled(world)
 
 
+def who_learned_of_no_process_is_not_stuck(node_class: NodeClass = RaftNode) -> None:
+    """A member that has acknowledgements of a process to judge learns of no later one from others;
+    it judges that one itself when they meet, however many there were between."""
+    world = make(23, node_class)
+    world.commit(world.elect("a"), 3)
+    world.run(1.5)
+    other = world.nodes["b"]
+    world.network.stop("a", "b")
+    world.network.stop("b", "a")
+    for _ in range(3):
+        other.kill()
+        world.run(0.5)
+        other.start()
+        world.run(2.0)
+    opens = [raft_probe.core(world.nodes[name].node).roll.known("b").opens for name in "ac"]
+    assert opens[0] < opens[1] - 1, "it heard of each process, and has met none"
+    world.network.heal()
+    world.run(3.0)
+    assert standing(world, "a", "b") is None
+    assert raft_probe.core(world.nodes["a"].node).roll.known("b").opens == opens[1]
+    assert "gave up" not in world.counts
+    world.nodes["c"].kill()
+    world.commit(world.elect(), 3)
+    settled(world)
+
+
 def what_others_count_is_judged_by_its_promises(node_class: NodeClass = RaftNode) -> None:
     """A disk that is set back is seen first by a member that it has acknowledged nothing to."""
     world = make(20, node_class)
@@ -394,6 +420,7 @@ RULES: list[Rule] = [
     (an_older_image_is_no_member, mutants.ForgetsAcknowledgements),
     (an_older_image_of_a_leader_is_no_member, mutants.KeepsItsOwnPromises),
     (a_leader_says_again_what_it_has_promised, mutants.SaysItOnce),
+    (who_learned_of_no_process_is_not_stuck, mutants.BelievesInNoGaps),
     (what_others_count_is_judged_by_its_promises, mutants.BelievesOthersOfProcesses),
     (acknowledgements_survive_restarts, mutants.NotesNoAcknowledgements),
     (an_image_of_fewer_opens_is_no_member, mutants.CountsNoOpens),
