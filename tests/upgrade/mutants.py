@@ -32,7 +32,7 @@ def _on_scene(work: Callable[[decision.Scene], None]) -> Hunt:
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a member of 0.1.0 is sent a frame that it does not know": (
-        edited(PeerLink, "_take", "if self._side.peer_tells:", "if True:"),
+        edited(PeerLink, "_is_proven", "if self._side.peer_tells:", "if True:"),
         in_process(peers.test_one_of_0_1_0_that_dials_is_sent_nothing_that_it_does_not_know),
     ),
     "a member of 0.1.0 is let in after the finish": (
