@@ -3,14 +3,17 @@
 Owns the way from a frame to a batch without an object for each cell: lengths become offsets, runs
 become repeated or counted values. Only headers are looked at one by one, where there are any. The
 names and types are those of `columns`. Must not connect.
+
+Arrays are made of buffers, and no value of Python's is given to Arrow but for headers: at the first
+one it imports pandas where that is installed, half a second of CPU in each process of Spark's.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Any, Final
+from itertools import chain, groupby
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +52,9 @@ def _keys(delivery: Delivery, kind: pa.DataType) -> pa.Array:
     if wire.key_lengths is None:
         return pa.nulls(delivery.count, kind)
     found = _cut(delivery.count, wire.key_lengths, wire.keys, pa.binary())
-    found = pc.if_else(pc.equal(pc.binary_length(found), 0), pa.scalar(None, pa.binary()), found)
+    lengths = pc.binary_length(found)
+    missing = pc.equal(lengths, _same(pa.int32(), 0, delivery.count))
+    found = pc.if_else(missing, pa.nulls(delivery.count, pa.binary()), found)
     try:
         return found.cast(kind)
     except pa.ArrowInvalid:
@@ -72,8 +77,8 @@ def _no_text(delivery: Delivery, keys: pa.Array) -> SourceError:
 def _headers(delivery: Delivery, kind: pa.DataType) -> pa.Array:
     wire = delivery.wire
     if wire.header_lengths is None:
-        ends: pa.Array = pa.repeat(pa.scalar(0, pa.int32()), delivery.count + 1)
-        return pa.MapArray.from_arrays(ends, pa.array([], pa.string()), pa.array([], pa.string()))
+        ends = _same(pa.int32(), 0, delivery.count + 1)
+        return pa.MapArray.from_arrays(ends, pa.nulls(0, pa.string()), pa.nulls(0, pa.string()))
     encoded = _cut(delivery.count, wire.header_lengths, wire.headers, pa.binary())
     # Messages of one program mostly have the same headers: each is decoded once.
     alike = encoded.dictionary_encode()
@@ -84,14 +89,14 @@ def _headers(delivery: Delivery, kind: pa.DataType) -> pa.Array:
 def _priorities(delivery: Delivery, kind: pa.DataType) -> pa.Array:
     column = delivery.wire.priorities
     if column is None:
-        return pa.repeat(pa.scalar(PRIORITY_DEFAULT, kind), delivery.count)
+        return _same(kind, PRIORITY_DEFAULT, delivery.count)
     return _numbers(pa.uint8(), delivery.count, column).cast(kind)
 
 
 def _attempts(delivery: Delivery, kind: pa.DataType) -> pa.Array:
     column = delivery.wire.attempts
     if column is None:
-        return pa.repeat(pa.scalar(_ATTEMPT_DEFAULT, kind), delivery.count)
+        return _same(kind, _ATTEMPT_DEFAULT, delivery.count)
     return _numbers(pa.uint32(), delivery.count, column).cast(kind)
 
 
@@ -99,22 +104,21 @@ def _ids(delivery: Delivery, kind: pa.DataType) -> pa.Array:
     """`queue.producer.number`: of each run, whose numbers follow each other, the first is given."""
     runs = delivery.runs
     numbers = array("q", chain.from_iterable([range(run[3], run[3] + run[0]) for run in runs]))
-    heads = [f"{run[1]}.{run[2]}" for run in runs]
-    head: Any = heads[0]
-    if len(set(heads)) > 1:
-        places = chain.from_iterable([[at] * run[0] for at, run in enumerate(runs)])
-        head = pa.array(heads, kind).take(_of(array("q", places)))
-    return pc.binary_join_element_wise(head, _of(numbers).cast(kind), ".")
+    # As few pieces as there are queues and producers that follow each other: mostly one.
+    alike = groupby(runs, lambda run: f"{run[1]}.{run[2]}.")
+    heads = [_repeated(kind, head, sum([run[0] for run in one])) for head, one in alike]
+    head = heads[0] if len(heads) == 1 else pa.concat_arrays(heads)
+    return _joined(head, _of(numbers).cast(kind))
 
 
 def _published(delivery: Delivery, kind: pa.DataType) -> pa.Array:
     runs = delivery.runs
-    times = [pa.repeat(pa.scalar(run[4] * _US_PER_MS, kind), run[0]) for run in runs]
+    times = [_same(kind, run[4] * _US_PER_MS, run[0]) for run in runs]
     return times[0] if len(times) == 1 else pa.concat_arrays(times)
 
 
 def _queues(delivery: Delivery, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(delivery.queue, kind), delivery.count)
+    return _repeated(kind, delivery.queue, delivery.count)
 
 
 def _tokens(delivery: Delivery, kind: pa.DataType, consumer: int) -> pa.Array:
@@ -122,7 +126,7 @@ def _tokens(delivery: Delivery, kind: pa.DataType, consumer: int) -> pa.Array:
         return pa.nulls(delivery.count, kind)
     first = delivery.first_token
     tokens = _of(array("q", range(first, first + delivery.count)))
-    return pc.binary_join_element_wise(str(consumer), tokens.cast(kind), ".")
+    return _joined(_repeated(kind, f"{consumer}.", delivery.count), tokens.cast(kind))
 
 
 _MADE: Final[dict[str, Callable[[Delivery, pa.DataType], pa.Array]]] = {
@@ -147,7 +151,30 @@ def _cut(count: int, lengths: bytes, blob: bytes, kind: pa.DataType) -> pa.Array
     )
 
 
-_NOUGHT: Final = pa.array([0], pa.int32())
+def _joined(heads: pa.Array, tails: pa.Array) -> pa.Array:
+    nothing = _repeated(heads.type, "", len(heads))
+    return pc.binary_join_element_wise(heads, tails, nothing)
+
+
+def _same(kind: pa.DataType, value: int, count: int) -> pa.Array:
+    """The same whole number for each message; a time is one as well."""
+    values = array(_CODES[kind.bit_width], (value,)) * count
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)], null_count=0)
+
+
+_CODES: Final = {32: "i", 64: "q"}
+"""Kinds of numbers by their bits."""
+
+
+def _repeated(kind: pa.DataType, text: str, count: int) -> pa.Array:
+    """The same text for each message."""
+    data = text.encode()
+    ends = array("i", range(0, len(data) * count + 1, len(data))) if data else bytes(4 * count + 4)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data * count)]
+    return pa.Array.from_buffers(kind, count, buffers, null_count=0)
+
+
+_NOUGHT: Final = _same(pa.int32(), 0, 1)
 
 
 def _numbers(kind: pa.DataType, count: int, column: bytes) -> pa.Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,6 +17,7 @@ from fifo.spark.ahead import ahead
 from fifo.spark.errors import SourceError
 from fifo.wire.columns import Publication, encode_headers, pack_publication
 from fifo.wire.messages import Deliver
+from tests.support.pytest_ids import ROOT
 
 COUNT = 12
 ONE_RUN = ((COUNT, 3, 9, 55, 1_700_000_000_123),)
@@ -122,3 +125,20 @@ def test_an_error_of_a_question_comes_in_its_turn() -> None:
     assert next(coming) == "fine"
     with pytest.raises(SourceError, match="no longer held"):
         next(coming)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("given", ["", "keys=KEYS"])
+def test_rows_are_made_without_pandas(given: str) -> None:
+    """Arrow imports it at the first value of Python's, half a second in each process of Spark's."""
+    program = f"""
+import sys
+from tests.spark.test_batches import *
+assert "pandas" not in sys.modules, "something else has it"
+messages = Delivered([Stretch(frame(RUNS, {given}), 2, 9)], DurableMessage)
+schema = columns.arrow_schema(binary_keys=False)
+assert [one.num_rows for one in batches.to_batches(messages, schema, consumer=4)] == [9]
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
