@@ -382,7 +382,8 @@ class Node:
             raise RaftStopped(
                 f"the folder {self.me.data_dir} is empty, and there is no other node to ask "
                 "whether it held messages: put the disk back that it had, or begin with `fifo "
-                f"cluster init --config FILE --node {self.me.name}`"
+                f"cluster init --config FILE --node {self.me.name}`; a node of a cluster that runs "
+                "joins it: `fifo serve --join`"
             )
 
     def _raft_environment(self, journal: Journal, transport: TcpTransport) -> RaftEnvironment:
