@@ -117,11 +117,15 @@ class Doubts:
 
     def _decide(self, members: Sequence[str]) -> None:
         place = self._doubted
-        if place is None or self._settled or not self._verdicts.keys() >= set(members):
+        if place is None or self._settled:
             return
+        # One that has no mark there, as a member that has just joined, is not in doubt.
         hashes = self._equality.hashes_at(*place)
-        right = {name for name, one in self._verdicts.items() if one is not Again.OTHER}
-        alike = len({hashes.get(name) for name in right}) == 1
+        if not self._verdicts.keys() >= hashes.keys() & set(members):
+            return
+        same = {name for name, one in self._verdicts.items() if one is not Again.OTHER}
+        right = same & hashes.keys()
+        alike = len({hashes[name] for name in right}) == 1
         self._settled = True
         self._decided(place, frozenset(right) if alike else frozenset())
 

@@ -119,6 +119,40 @@ def example_with_snapshot() -> SimStorage:
     return storage
 
 
+def test_a_snapshot_says_who_the_members_were_where_they_have_changed() -> None:
+    storage = example()
+    journal = open_journal(storage)
+    writer = journal.begin_snapshot(2, 2, array("Q", [2]), members=b"\x11of today")
+    writer.write(b"ready")
+    writer.finish()
+    storage.crash()
+    content = storage.content(SNAPSHOT)
+    first = content.index(records.MAGIC)
+    assert content[first + 2] == 12
+    journal = open_journal(storage)
+    assert journal.snapshot is not None
+    assert journal.snapshot.members == b"\x11of today"
+    before = example_with_snapshot()
+    before.crash()
+    journal = open_journal(before)
+    assert journal.snapshot is not None
+    assert journal.snapshot.members == b""
+
+
+def test_the_commands_that_the_owner_wants_at_hand_are_those_of_the_log_as_it_is() -> None:
+    storage = SimStorage()
+    journal = open_journal(storage)
+    journal.log.set_term(1, None)
+    commands = (b"\x01", b"\x11one", b"\x10two", b"\x11three", b"\x11four")
+    for index, command in enumerate(commands, 1):
+        journal.log.add(command, index, 1)
+    journal.log.truncate(4)
+    journal.log.add(b"\x10five", 5, 1)
+    journal.log.sync()
+    storage.crash()
+    assert open_journal(storage).noted == {2: b"\x11one", 4: b"\x11three"}
+
+
 def printed(content: bytes) -> str:
     lines = []
     for offset in range(0, len(content), 16):
