@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from tests.support.cluster import free_ports
+from bench.loopback import free_ports
 from tests.support.machines import Load, Machines, eventually, load
 
 PAUSE_S: Final = 5.0

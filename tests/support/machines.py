@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import fifo
-from tests.support.cluster import free_ports
+from bench.loopback import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
