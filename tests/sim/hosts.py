@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from node.raft import Inline, JournalLimits, TransferRefused
-from node.server import Node
+from node.server import Node, NodeStopped
 from node.testing import hosts
 from node.testing.disk import PowerCut
 from tests.support import raft_probe
@@ -92,7 +92,13 @@ class Host(hosts.Host):
         self.world.watch(self, node)
 
     def ended(self, error: Exception) -> None:
-        """A failed disk may end a node; it starts again once all is healed."""
+        """A failed disk may end a node; it starts again once all is healed. One that gave its
+        journal up starts at once, as `fifo serve` does."""
+        if isinstance(error, NodeStopped) and error.recovers:
+            self.world.happened("gave its journal up")
+            self.kill()
+            self.start()
+            return
         if not self.disk_failed:
             raise error
         self.world.happened("node stopped by its disk")

@@ -16,6 +16,7 @@ from tests.support.snapshots import at_once, clean_up, flipped, take
 
 if TYPE_CHECKING:
     from node.journal.journal import Journal
+    from node.journal.locations import EntryLocation
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +41,22 @@ def with_all_files() -> tuple[SimStorage, Journal]:
     assert ".kept" in names
     assert names.count(".snapshot") == 2
     return storage, journal
+
+
+def place_of(journal: Journal, index: int) -> tuple[str, EntryLocation]:
+    """The file of an entry, and where it lies there."""
+    store = journal._snapshots.entries
+    location = store.locate(index)
+    assert location is not None
+    return store.file_of(location).name, location
+
+
+def rot(storage: SimStorage, journal: Journal, index: int) -> tuple[str, bytes, EntryLocation]:
+    """Flip a bit of an entry's body; its file, what was in it, and where the entry lies there."""
+    name, location = place_of(journal, index)
+    whole = storage.content(name)
+    storage.rot(name, flipped(whole, location.offset + 40))
+    return name, whole, location
 
 
 def scrubbed(journal: Journal) -> int:
@@ -80,12 +97,9 @@ def test_each_byte_of_a_live_entry_and_of_the_log_counts() -> None:
     """Flipped one by one: an entry is named and written again as it was, anything else makes its
     file one in doubt."""
     storage, journal = with_all_files()
-    store = journal._snapshots.entries
     kinds = set()
     for index in (*OLD, ENTRIES - 30, ENTRIES):
-        location = store.locate(index)
-        assert location is not None
-        name = store.file_of(location).name
+        name, location = place_of(journal, index)
         whole = storage.content(name)
         for at in range(location.offset, location.offset + 36 + location.size):
             storage.rot(name, flipped(whole, at))
@@ -147,10 +161,7 @@ def test_damage_to_what_nothing_needs_is_no_damage() -> None:
 
 def test_a_sector_that_does_not_read_is_damage_of_the_entries_in_it() -> None:
     storage, journal = with_all_files()
-    store = journal._snapshots.entries
-    location = store.locate(20)
-    assert location is not None
-    bad = store.file_of(location).name
+    bad, _ = place_of(journal, 20)
 
     def hook(name: str) -> None:
         if name == bad:
@@ -196,10 +207,7 @@ def test_a_compaction_waits_for_a_repair() -> None:
     for index in (40, 50):
         take(journal, OLD, index=index)
     journal._cache.clear()
-    location = journal._snapshots.entries.locate(20)
-    assert location is not None
-    name = journal._snapshots.entries.file_of(location).name
-    storage.rot(name, flipped(storage.content(name), location.offset + 40))
+    name, _, _ = rot(storage, journal, 20)
     with pytest.raises(SnapshotFailed, match="entry 20 is damaged"):
         clean_up(journal)
     assert name in storage.listdir()
@@ -211,11 +219,7 @@ def test_a_compaction_waits_for_a_repair() -> None:
 
 def test_entries_for_a_peer_end_before_a_damaged_one() -> None:
     storage, journal = with_all_files()
-    store = journal._snapshots.entries
-    location = store.locate(20)
-    assert location is not None
-    name = store.file_of(location).name
-    storage.rot(name, flipped(storage.content(name), location.offset + 40))
+    rot(storage, journal, 20)
     assert [index for _, index, _ in at_once(journal.reading_entries(OLD))] == [2]
     assert list(journal.damages.entries) == [20]
     rewritten(journal, 20)
@@ -224,11 +228,7 @@ def test_entries_for_a_peer_end_before_a_damaged_one() -> None:
 
 def test_an_entry_that_does_not_fit_is_not_written() -> None:
     storage, journal = with_all_files()
-    store = journal._snapshots.entries
-    location = store.locate(20)
-    assert location is not None
-    name = store.file_of(location).name
-    storage.rot(name, flipped(storage.content(name), location.offset + 40))
+    _, _, location = rot(storage, journal, 20)
     scrubbed(journal)
     assert journal.rewriting(location, command(20, 61)) is None
     other = location._replace(offset=location.offset + 1)
@@ -239,12 +239,7 @@ def test_an_entry_that_does_not_fit_is_not_written() -> None:
 def test_a_power_cut_in_a_repair_leaves_an_entry_damaged_or_whole(operations: int) -> None:
     """Each other byte of the file is as it was."""
     storage, journal = with_all_files()
-    store = journal._snapshots.entries
-    location = store.locate(20)
-    assert location is not None
-    name = store.file_of(location).name
-    whole = storage.content(name)
-    storage.rot(name, flipped(whole, location.offset + 40))
+    name, whole, location = rot(storage, journal, 20)
     scrubbed(journal)
     job = journal.rewriting(location, command(20, 60))
     assert job is not None
