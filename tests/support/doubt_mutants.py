@@ -57,3 +57,21 @@ class AsksOnce(Core):
     """A member whose answer was lost is not asked again."""
 
     doubts_class = _Once
+
+
+class _WithEachWord(Doubts):
+    def _decide(self, members: Sequence[str]) -> None:
+        place = self._doubted
+        if place is None or self._settled or not self._verdicts.keys() >= set(members):
+            return
+        hashes = self._equality.hashes_at(*place)
+        right = {name for name, one in self._verdicts.items() if one is not Again.OTHER}
+        self._settled = True
+        alike = len({hashes.get(name) for name in right}) == 1
+        self._decided(place, frozenset(right) if alike else frozenset())
+
+
+class CountsEachWord(Core):
+    """A member that has no mark is waited for, and what it says of it counts."""
+
+    doubts_class = _WithEachWord

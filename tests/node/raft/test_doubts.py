@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from node.raft import limits
+from node.raft.configuration import Change
 from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.node.raft.test_equality import OTHER, RIGHT, WRONG, differing, kept_wrong, mark
+from tests.node.raft.test_members import joining, make
 from tests.node.raft.test_snapshot_hazards import compacting
 from tests.support import doubt_mutants as mutants
 from tests.support.raft_world import SimNode, World
@@ -98,12 +100,48 @@ def a_member_that_is_down_is_waited_for(node_class: NodeClass = RaftNode) -> Non
     assert differing(world) == {"b", "c"}
 
 
+def amid_a_change(node_class: NodeClass) -> tuple[World, SimNode]:
+    """(world, leader): d is still a learner, and only the state of a will be right."""
+    world = make(1, node_class)
+    leader = world.elect("a")
+    world.commit(leader, 5)
+    added = joining(world, "d")
+    lost = {("next_node_idx", "d"), *(("state_wanted", name) for name in "abc")}
+    world.network.intercept = lambda frame: (
+        "drop" if (frame.message()["type"], frame.source) in lost else "pass"
+    )
+    leader.node.change_members(Change(added))
+    world.run(1.0)
+    world.nodes["b"].replays_as = world.nodes["c"].replays_as = RIGHT
+    return world, leader
+
+
+def a_member_without_a_mark_is_not_in_doubt(node_class: NodeClass = RaftNode) -> None:
+    """One that has just joined says that it does not know, and decides nothing by that."""
+    world, leader = amid_a_change(node_class)
+    mark(world, leader.node.applied_index, a=RIGHT, b=WRONG, c=OTHER)
+    world.run(limits.DOUBT_ASK_SECONDS + 1.0)
+    assert not leader.node.undecided
+    assert differing(world) == {"b", "c"}
+
+
+def a_member_without_a_mark_is_not_waited_for(node_class: NodeClass = RaftNode) -> None:
+    """One that joins and is down has nothing to say."""
+    world, leader = amid_a_change(node_class)
+    world.nodes["d"].kill()
+    mark(world, leader.node.applied_index, a=RIGHT, b=WRONG, c=OTHER)
+    world.run(limits.DOUBT_ASK_SECONDS + 1.0)
+    assert differing(world) == {"b", "c"}
+
+
 RULES: tuple[Rule, ...] = (
     (who_differs_from_itself_was_wrong, mutants.AppliesNothingAgain),
     (a_leader_that_differs_from_itself_hands_over, mutants.BelievesTheLeader),
     (nothing_is_accepted_where_none_can_be_believed, mutants.GoesOnInDoubt),
     (two_members_are_told_apart, mutants.AppliesNothingAgain),
     (a_member_that_is_down_is_waited_for, mutants.AsksOnce),
+    (a_member_without_a_mark_is_not_in_doubt, mutants.CountsEachWord),
+    (a_member_without_a_mark_is_not_waited_for, mutants.CountsEachWord),
 )
 
 test_the_rule_holds, test_the_rule_shows = as_tests(RULES)
