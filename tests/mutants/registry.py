@@ -26,6 +26,7 @@ from tests.node.cli import mutants as cli
 from tests.node.http import api_mutants as http
 from tests.node.http import console_mutants as console
 from tests.node.raft import mutants as raft
+from tests.node.raft import mutants_of_following as peers
 from tests.sim import mutants as cluster
 from tests.upgrade import mutants as upgrade
 
@@ -35,6 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *messages.MUTANTS,
     *cluster.MUTANTS,
     *raft.MUTANTS,
+    *peers.MUTANTS,
     *node.MUTANTS,
     *room.MUTANTS,
     *broker.MUTANTS,

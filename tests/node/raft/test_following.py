@@ -12,6 +12,7 @@ from node.peers import limits
 from node.peers.asking import Unanswered, ask
 from node.peers.frames import PROTOCOL_OF_CHANGES
 from node.peers.guests import Guest
+from node.peers.message import PeerNode
 from tests.node.raft.test_transport import Member, free_ports, until
 
 if TYPE_CHECKING:
@@ -58,6 +59,14 @@ class Scene:
 
 def _knows(member: Member, name: str) -> bool:
     return f"+{name}" in member.events
+
+
+class FinishesWhileConnecting(Member):
+    """A member that hears of the finish of an upgrade as another one connects."""
+
+    def connected(self, node: PeerNode) -> None:
+        super().connected(node)
+        self.transport.use_protocol(PROTOCOL_OF_CHANGES)
 
 
 @contextlib.asynccontextmanager
@@ -166,6 +175,18 @@ async def test_one_that_is_not_known_where_it_should_dial_dials_itself() -> None
     async with scene("ab") as nodes:
         a, b = await nodes.start("a", "b"), await nodes.start("b", "")
         await until(lambda: a.present == {"b"} and b.present == {"a"})
+
+
+async def test_a_connection_on_which_no_versions_were_said_yet_outlives_the_finish() -> None:
+    """The other side says its versions right behind its proof: until then nothing judges it. All
+    connections of a new leader ended so, again and again."""
+    async with scene("ab") as nodes:
+        a = nodes.members["a"] = FinishesWhileConnecting("a", nodes.ports)
+        await a.transport.start()
+        b = await nodes.start("b", "a")
+        await until(lambda: "b" in a.transport.versions.heard)
+        await until(lambda: "a" in b.transport.versions.heard)
+        assert (a.events, b.events) == (["+b"], ["+a"])
 
 
 @pytest.mark.slow

@@ -199,6 +199,26 @@ def a_change_is_undone(node_class: NodeClass = RaftNode) -> None:
     assert world.nodes["d"].node.removed
 
 
+def a_new_leader_reads_the_last_command_behind_configurations() -> None:
+    """Its owner takes the clock of the log from it: a configuration is no command, and ended each
+    new leader one after the other."""
+    world = make(27)
+    world.elect("a")
+    begin(world, Change(remove=("c",)))
+    last = world.submitted[-1].payload
+    world.run_until(lambda: ended(world))
+    found = world.nodes["a"].node.last_entry_payload()
+    assert found is not None
+    assert bytes(found) == last
+    world.nodes["a"].kill()
+    world.start()
+    leader = world.elect("b")
+    assert leader.node.configuration.number > 1, "configurations lie behind the command"
+    found = leader.node.last_entry_payload()
+    assert found is not None
+    assert bytes(found) == last
+
+
 # --- what counts ---
 
 
@@ -565,6 +585,7 @@ test_the_rule_holds, test_the_rule_taken_out_shows = as_tests(RULES)
         three_shrink_to_one,
         a_member_moves,
         a_change_is_undone,
+        a_new_leader_reads_the_last_command_behind_configurations,
         a_wiped_learner_comes_back,
         a_configuration_counts_from_append,
         a_removed_one_counts_for_no_candidate,
