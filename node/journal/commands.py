@@ -211,6 +211,13 @@ class RunReader:
                 yield entries
                 first += len(entries)
 
+    def read_whole(self, index: int) -> bytes | None:
+        """The command of one entry, from the disk; None where it is damaged, which is noted."""
+        damaged: list[EntryLocation] = []
+        entries = self._read(*self._run(index, index), damaged)
+        self._store.damages.note(self._store, damaged)
+        return entries[0][0] if entries else None
+
     def _read(
         self, source: RecordFile, run: list[EntryLocation], damaged: list[EntryLocation]
     ) -> list[Entry]:

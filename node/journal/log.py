@@ -163,6 +163,14 @@ class DurableLog:
         self._cache.trim(self.synced_index)
         return command
 
+    def read_or_note(self, index: int) -> bytes | None:
+        """The same; None where the entry is damaged, which is noted, so that it is repaired."""
+        command = self._cache.get(index)
+        if command is None and not self.waits_for_repair(index):
+            with self._failstop.reading():
+                command = self._runs.read_whole(index)
+        return command
+
     def entries(self, first: int, max_bytes: int, max_count: int | None = None) -> list[Entry]:
         """Entries from `first` on: at least one (if there is one), at most `max_bytes` of
         commands beyond it, at most `max_count`. Reads no more than it returns, from the cache or in

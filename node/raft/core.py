@@ -78,9 +78,9 @@ class Core(Changing):
             fail=self.fail,
         )
         self.repairs.others_need = lambda: (
-            self.role == LEADER and self.replication.waits_for_repair()
+            self.role == LEADER and self.replication.unsendable_index > 0
         )
-        self.repairs.on_lost = lambda: self.snapshots.want(self.last_applied)
+        self.repairs.on_lost = self._on_lost
         self._handlers = self._handlers_by_type()
         environment.transport.attach(self)
 
@@ -448,6 +448,15 @@ class Core(Changing):
     def members_by_name(self) -> list[PeerNode]:
         """The other members in the order of their names."""
         return sorted(self.nodes, key=lambda node: node.id)
+
+    def _on_lost(self) -> None:
+        """No member in reach has an entry that another one needs. A snapshot stands for what is
+        applied; past what is not yet only another leader gets, whose log may have none there."""
+        index = self.replication.unsendable_index
+        if index > self.last_applied:
+            self.fail(self.journal.cannot_repair(self.journal.damages.entries[index]))
+        else:
+            self.snapshots.want(self.last_applied)
 
     def look_after_disk(self) -> None:
         """Read on in the scrub, and ask for what is damaged."""

@@ -320,8 +320,11 @@ class RaftNode:
         self._wake()
 
     def _announce(self) -> None:
-        """Tell the owner of a change of role or term before anything happens in it."""
+        """Tell the owner of a change of role or term before anything happens in it. Before an owner
+        that is to lead, and goes by the newest entry, a damaged one is repaired."""
         core = self._core
+        if core.role == LEADER and self._newest_command() is None:
+            return
         state, term = self._announced = core.role, core.term
         self._announced_leading = term if state == LEADER else None
         self._on_role(self.role, term)
@@ -383,15 +386,21 @@ class RaftNode:
             self._wake()
 
     def last_entry_payload(self) -> memoryview | None:
-        """Payload of the newest submitted entry in the log, committed or not; None without one:
-        a snapshot may stand for all there were."""
+        """Payload of the newest submitted entry in the log that is not applied yet, committed or
+        not; None without one."""
+        command = self._newest_command()
+        return memoryview(command)[1:] if command else None
+
+    def _newest_command(self) -> bytes | None:
+        """The command of that entry, empty without one; None where it is damaged on this disk."""
         log = self._log
-        for index in range(log.last_index, log.first_whole_index - 1, -1):
+        first = max(self._core.last_applied + 1, log.first_whole_index)
+        for index in range(log.last_index, first - 1, -1):
             if log.size_at(index) > 1:
-                command = memoryview(log.read(index))
-                if command[:1] == COMMAND_BYTE:
-                    return command[1:]
-        return None
+                command = log.read_or_note(index)
+                if command is None or command.startswith(COMMAND_BYTE):
+                    return command
+        return b""
 
     @property
     def role(self) -> str:

@@ -305,13 +305,18 @@ class Replication:
         uncommitted tail of an earlier one, and name an index beyond it (b26)."""
         return min(max(hint, 2), self._log.last_index + 1)
 
-    def waits_for_repair(self) -> bool:
-        """Whether a peer is to be sent an entry that is damaged on this disk."""
-        return any(
-            progress.connected
-            and progress.sending is None
-            and self._log.waits_for_repair(progress.next_index)
-            for progress in self.peers.values()
+    @property
+    def unsendable_index(self) -> int:
+        """The newest entry that a peer is to be sent and that is damaged on this disk; 0: none."""
+        return max(
+            (
+                progress.next_index
+                for progress in self.peers.values()
+                if progress.connected
+                and progress.sending is None
+                and self._log.waits_for_repair(progress.next_index)
+            ),
+            default=0,
         )
 
     def wanted(self) -> bool:

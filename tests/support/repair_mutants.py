@@ -113,6 +113,13 @@ class LeavesThemBehind(Core):
     repairs_class = _Unmoved
 
 
+class StaysInOffice(Core):
+    """A leader that can send an entry no more, which it has not applied, leads on."""
+
+    def _on_lost(self) -> None:
+        self.snapshots.want(self.last_applied)
+
+
 class KeepsDamagedSnapshots(Core):
     """Where something else than an entry is damaged, nothing follows from it."""
 

@@ -180,6 +180,22 @@ def test_a_damaged_entry_is_noted_and_waited_for_and_what_lies_before_it_is_read
     assert reader.take(damaged)[0] == damaged
 
 
+def test_a_damaged_entry_is_noted_where_one_alone_is_read() -> None:
+    """Not final: it is read when it is whole again."""
+    reader = Reader()
+    log = reader.journal.log
+    name = next(name for name in reader.storage.listdir() if name.endswith(".segment"))
+    whole = reader.storage.content(name)
+    flip(reader, 3)
+    assert log.read_or_note(3) is None
+    assert log.read_or_note(3) is None
+    assert reader.journal.damages.found_total == 1
+    assert log.read_or_note(2) == command(2, 60)
+    reader.storage.rot(name, whole)
+    reader.journal.rewritten(reader.journal.damaged_entries()[0])
+    assert log.read_or_note(3) == command(3, 60)
+
+
 def _fail_with_eio(_: str) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 

@@ -117,7 +117,7 @@ def amid_a_change(node_class: NodeClass) -> tuple[World, SimNode]:
 
 
 def a_member_without_a_mark_is_not_in_doubt(node_class: NodeClass = RaftNode) -> None:
-    """One that has just joined says that it does not know, and decides nothing by that."""
+    """Its word is that it does not know, for it has just joined: that decides nothing."""
     world, leader = amid_a_change(node_class)
     mark(world, leader.node.applied_index, a=RIGHT, b=WRONG, c=OTHER)
     world.run(limits.DOUBT_ASK_SECONDS + 1.0)
@@ -126,7 +126,7 @@ def a_member_without_a_mark_is_not_in_doubt(node_class: NodeClass = RaftNode) ->
 
 
 def a_member_without_a_mark_is_not_waited_for(node_class: NodeClass = RaftNode) -> None:
-    """One that joins and is down has nothing to say."""
+    """A machine that joins and is down has nothing to say."""
     world, leader = amid_a_change(node_class)
     world.nodes["d"].kill()
     mark(world, leader.node.applied_index, a=RIGHT, b=WRONG, c=OTHER)

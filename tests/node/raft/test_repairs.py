@@ -347,6 +347,71 @@ def a_snapshot_stands_for_what_no_member_has(node_class: NodeClass = RaftNode) -
     assert behind.node.status().counters.snapshots_installed_total == 1
 
 
+def a_new_leader_waits_for_its_newest_entry(node_class: NodeClass = RaftNode) -> None:
+    """The owner goes by the time of that entry, and leads when it is whole. Nothing else has asked
+    for it yet, for the member does not know that it is committed."""
+    world, node = behind_a_start(node_class)
+    newest = node.node.last_index
+    for one in world.nodes.values():
+        if one is not node:
+            one.kill()
+            one.start()
+    name, before = rot(node, newest)
+    held: list[Frame] = []
+
+    def slowly(frame: Frame) -> str:
+        if frame.message()["type"] != "entry_found":
+            return "pass"
+        held.append(frame)
+        return "hold"
+
+    world.network.intercept = slowly
+    world.network.heal()
+    world.run(0.1)
+    node.node._core.election_deadline = node.clock()
+    world.run_until(lambda: bool(held))
+    world.run(1.0)
+    assert node.node.role == "leader"
+    assert not node.node.is_leader, "its owner does not know of it yet"
+    assert ("leader", node.node.term) not in node.roles
+    world.network.intercept = None
+    world.elect("c")
+    assert node.storage.content(name)[: len(before)] == before
+    world.commit(node, 3)
+    world.run_until(world.converged)
+    world.checks.at_rest()
+
+
+def alone_with_its_tail(node_class: NodeClass, count: int) -> tuple[World, SimNode]:
+    """(world, leader): it leads with entries at the end of its log that no other member has, and
+    of which none is in its memory."""
+    world = World("abc", seed=1, node_class=node_class).start()
+    leader = world.elect("c")
+    world.commit(leader, 5)
+    world.run(2.0)
+    for name in "ab":
+        world.nodes[name].kill()
+    for _ in range(count):
+        world.submit(leader, world.payload(200))
+    world.run(0.1)
+    leader.kill()
+    world.start()
+    return world, leader
+
+
+def a_leader_ends_that_alone_had_an_entry(node_class: NodeClass = RaftNode) -> None:
+    """Where that is damaged, no member can tell what it was: it was not committed, for no majority
+    has it; and another member, whose log has none there, leads on."""
+    world, leader = alone_with_its_tail(node_class, 2)
+    rot(leader, leader.node.last_index - 1)
+    world.expect_stop = True
+    world.elect("c")
+    world.run(limits.REPAIR_SECONDS + 5.0)
+    assert "is not what was written" in str(leader.stopped)
+    world.run_until(lambda: bool(world.leaders))
+    world.commit(world.leaders[0], 3)
+
+
 RULES: tuple[Rule, ...] = (
     (the_scrub_finds_damage_and_mends_it, mutants.ReadsNothing),
     (a_damaged_body_is_waited_for, mutants.AsksNobody),
@@ -360,6 +425,8 @@ RULES: tuple[Rule, ...] = (
     (a_damaged_entry_that_is_to_be_applied_is_waited_for, mutants.EndsAtDamage),
     (no_state_machine_waits_for_ever, mutants.WaitsForEver),
     (a_damaged_entry_that_another_member_lacks_is_waited_for, mutants.EndsAtDamage),
+    (a_new_leader_waits_for_its_newest_entry, mutants.EndsAtDamage),
+    (a_leader_ends_that_alone_had_an_entry, mutants.StaysInOffice),
     (a_snapshot_stands_for_what_no_member_has, mutants.LeavesThemBehind),
 )
 
