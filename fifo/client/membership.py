@@ -33,8 +33,9 @@ class MemberVerbs:
         http: str | None = None,
         timeout: Duration | None = None,
     ) -> dict[str, Any]:
-        """Begin a change of the members, and return its configuration: `number`, and `wanted`, the
-        members in which it ends; `status().membership` shows how far it is.
+        """Begin a change of the members, and return its configuration: `number`, `wanted`, the
+        members in which it ends, and `term` and `index`, by which `status().membership` shows how
+        far it is (`change`), and what became of it (`ended`).
 
         `add` takes in a node that waits to join; `remove` ends a membership for ever; `replace`
         adds `member` and removes the member that it `replaces`; `move` gives a member other

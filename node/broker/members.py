@@ -22,6 +22,7 @@ from node.raft import (
     Configuration,
     ConfigurationDamaged,
     Member,
+    Place,
     RaftNode,
     decode,
     encode,
@@ -199,7 +200,10 @@ class Members:
                 }
                 for node in self.roster.nodes
             ],
+            "committed_term": raft.committed_term,
             "wanted": list(configuration.wanted),
+            "change": _shown(configuration.change) if configuration.wanted else None,
+            "ended": [_shown(place) | {"done": done} for place, done in configuration.ended],
             "waits_for": None if progress is None else progress.waits_for,
             "learners": [
                 {
@@ -235,6 +239,10 @@ def remembered(notes: Mapping[str, Any]) -> Configuration | None:
     except (ValueError, ConfigurationDamaged) as error:
         logger.warning("event=notebook_unreadable error=%s", error)
         return None
+
+
+def _shown(place: Place) -> dict[str, Any]:
+    return {"term": place.term, "index": place.index}
 
 
 def _place(node: NodeConfig) -> str:

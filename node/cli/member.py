@@ -232,22 +232,41 @@ def _change(
 
 
 async def _end(leader: fifo.Client, begun: Mapping[str, Any]) -> dict[str, Any]:
-    """Follow a change until it is done, and say how far it is. Raises CliError where it was taken
-    back: its leader was lost before a majority knew of it."""
+    """Follow a change until it is done, and say how far it is. Raises CliError where it was not."""
     said = ""
     while True:
         found = await _membership(leader)
-        if found["committed"] and not found["wanted"]:
-            if found["number"] < begun["number"]:
-                raise CliError(
-                    "the change was lost with its leader, and nothing has changed; again"
-                )
+        if is_done(found, begun):
             return found
         now = _progress(found)
         if now != said:
             said = now
             output.note(now)
         await asyncio.sleep(POLL_S)
+
+
+def is_done(found: Mapping[str, Any], begun: Mapping[str, Any]) -> bool:
+    """Whether this very change is done, by the place of its entry in the log: others may have come
+    after it. Raises CliError where it was given up, or taken back: its leader was lost before a
+    majority knew of it."""
+    own = begun["term"], begun["index"]
+    ended = {(one["term"], one["index"]): one["done"] for one in found["ended"]}
+    under_way = found["change"] or {"term": 0, "index": 0}
+    if own in ended:
+        committed = bool(found["committed"])
+        if committed and not ended[own]:
+            raise CliError(
+                f"the change was given up (fifo member undo); the members are: {_names(found)}"
+            )
+        return committed
+    if own == (under_way["term"], under_way["index"]) or found["committed_term"] <= own[0]:
+        return False
+    if ended and min(ended) > own:
+        raise CliError(
+            f"the {len(ended)} newest changes have begun after this one, which was lost with its"
+            " leader, or has ended before them; look: fifo member list"
+        )
+    raise CliError("the change was lost with its leader, and nothing of it is left; again")
 
 
 def _progress(found: Mapping[str, Any]) -> str:

@@ -43,6 +43,7 @@ from node.raft.configuration import (
     Configuration,
     ConfigurationDamaged,
     Member,
+    Place,
     decode,
     encode,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "Configuration",
     "ConfigurationDamaged",
     "Member",
+    "Place",
     "decode",
     "encode",
     "Acceptor",

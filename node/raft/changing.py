@@ -217,15 +217,12 @@ class Changing(Admission):
                     f"the journal of {voter.name!r} is not known to this leader yet; start "
                     f"{voter.name}, or remove it with the same change"
                 )
-        self._append_configuration(found)
-        return found
+        return self._append_first(found)
 
     def undo_change(self) -> Configuration:
         """Give the change under way up; return the configuration that does. Raises
         `ChangeRefused`."""
-        found = steps.undone(self._changeable())
-        self._append_configuration(found)
-        return found
+        return self._append_first(steps.undone(self._changeable()))
 
     def move_member(
         self, name: str, address: tuple[str, int], client: str, http: str
@@ -233,6 +230,11 @@ class Changing(Admission):
         """Give a member other addresses; return that configuration. Raises `ChangeRefused`."""
         current = self._changeable()
         found = steps.moved(current, name, address, client, http, self._recovering())
+        return self._append_first(found)
+
+    def _append_first(self, first: Configuration) -> Configuration:
+        """Append what begins a change, and return it with its place."""
+        found = steps.placed(first, steps.Place(self.term, self.log.last_index + 1))
         self._append_configuration(found)
         return found
 

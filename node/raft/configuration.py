@@ -10,7 +10,7 @@ library, terms, connections or files, nor when a step may be appended: that is f
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgpack
 
@@ -54,16 +54,40 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The place of an entry in the log, which no other entry has: a change goes by that of its
+    first configuration."""
+
+    term: int
+    index: int
+
+
+NO_PLACE: Final = Place(0, 0)
+
+
+class Ended(NamedTuple):
+    """A change that has ended: by its place, and whether it came to its end (`done`) or was given
+    up."""
+
+    place: Place
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """See the module. `number` counts configurations from 1. `wanted` are the names of the voters
     in which the change under way ends, sorted; empty where none is under way. `learners` get
-    entries and snapshots, and neither vote nor count."""
+    entries and snapshots, and neither vote nor count. `change` is the place of the change under
+    way, and `ended` are the newest that have ended, the oldest first: one who asked for a change
+    finds out what became of it, whatever came after it."""
 
     number: int
     voters: tuple[Member, ...]
     learners: tuple[Member, ...] = ()
     removed: tuple[Removed, ...] = ()
     wanted: tuple[str, ...] = ()
+    change: Place = NO_PLACE
+    ended: tuple[Ended, ...] = ()
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -74,6 +98,11 @@ class Configuration:
     def majority(self) -> int:
         """Voters that decide."""
         return len(self.voters) // 2 + 1
+
+    @property
+    def place(self) -> Place:
+        """The place of the newest change, under way or ended."""
+        return self.change if self.wanted or not self.ended else self.ended[-1].place
 
     def member(self, name: str) -> Member | None:
         """The voter or learner of that name."""
@@ -235,7 +264,16 @@ def undone(current: Configuration) -> Configuration:
     if not current.wanted:
         raise ChangeRefused("no change of the members is under way; there is nothing to undo")
     gone = tuple(Removed(each.name, each.journal) for each in current.learners)
-    return replace(_ended(current), learners=(), removed=current.removed + gone)
+    given_up = _ended(current, done=False)
+    return replace(given_up, learners=(), removed=current.removed + gone)
+
+
+def placed(first: Configuration, place: Place) -> Configuration:
+    """Return the first configuration of a change with the place of its entry. A change without
+    steps, as a move, has ended with it."""
+    if first.wanted:
+        return replace(first, change=place)
+    return replace(first, ended=_kept(first, Ended(place, done=True)))
 
 
 def moved(
@@ -283,8 +321,18 @@ def _promoted(current: Configuration) -> Configuration:
     )
 
 
-def _ended(current: Configuration) -> Configuration:
-    return replace(current, number=current.number + 1, wanted=())
+def _ended(current: Configuration, *, done: bool = True) -> Configuration:
+    return replace(
+        current,
+        number=current.number + 1,
+        wanted=(),
+        change=NO_PLACE,
+        ended=_kept(current, Ended(current.change, done)),
+    )
+
+
+def _kept(current: Configuration, last: Ended) -> tuple[Ended, ...]:
+    return (*current.ended, last)[-limits.CHANGES_KEPT :]
 
 
 # --- in the log ---
@@ -292,13 +340,15 @@ def _ended(current: Configuration) -> Configuration:
 
 def encode(configuration: Configuration) -> bytes:
     """Return the entry of a configuration, with its type byte."""
-    fields = [
+    fields: list[object] = [
         FORM,
         configuration.number,
         [_fields(member) for member in configuration.voters],
         [_fields(member) for member in configuration.learners],
         [[gone.name, gone.journal] for gone in configuration.removed],
         list(configuration.wanted),
+        _place_fields(configuration.change),
+        [[*_place_fields(one.place), one.done] for one in configuration.ended],
     ]
     return CONFIGURATION_BYTE + bytes(msgpack.packb(fields))
 
@@ -308,7 +358,7 @@ def decode(entry: bytes) -> Configuration:
     try:
         if entry[:1] != CONFIGURATION_BYTE:
             raise ValueError(f"it begins with {entry[:1]!r}")
-        form, number, voters, learners, removed, wanted = msgpack.unpackb(entry[1:])
+        form, number, voters, learners, removed, wanted, *ends = msgpack.unpackb(entry[1:])
         if form != FORM:
             raise ValueError(f"it is of form {form!r}, this release reads {FORM}")
         if type(number) is not int or number < 1:
@@ -319,6 +369,7 @@ def decode(entry: bytes) -> Configuration:
             tuple(map(_member, learners)),
             tuple(map(_removed, removed)),
             tuple(map(_name, wanted)),
+            *_ends(*ends),
         )
         if encode(found) != entry:
             raise ValueError("it is not in the form that a node writes")
@@ -329,6 +380,10 @@ def decode(entry: bytes) -> Configuration:
 
 def _fields(member: Member) -> list[str | int | bytes]:
     return [member.name, *member.address, member.client, member.http, member.journal]
+
+
+def _place_fields(place: Place) -> list[int]:
+    return [place.term, place.index]
 
 
 def _member(fields: list[str | int | bytes]) -> Member:
@@ -350,6 +405,23 @@ def _removed(fields: list[str | bytes]) -> Removed:
     if not (isinstance(name, str) and isinstance(journal, bytes)):
         raise TypeError(f"a removed member is {fields!r}")
     return Removed(name, journal)
+
+
+def _ends(change: list[int], ended: list[list[int | bool]]) -> tuple[Place, tuple[Ended, ...]]:
+    return _place(*change), tuple(Ended(_place(*place), _flag(done)) for *place, done in ended)
+
+
+def _place(*fields: int | bool) -> Place:
+    term, index = fields
+    if type(term) is not int or type(index) is not int or min(term, index) < 0:
+        raise TypeError(f"the place of a change is {fields!r}")
+    return Place(term, index)
+
+
+def _flag(value: int | bool) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"whether a change was done is {value!r}")
+    return value
 
 
 def _name(value: object) -> str:

@@ -236,6 +236,10 @@ VOTERS_MAX: Final = 9
 """Voters of one cluster: as many as a configuration file may name. More copies cost each commit
 more, and make a majority no safer than five do."""
 
+CHANGES_KEPT: Final = 16
+"""Changes of the members that have ended and are named in a configuration: more than are made
+between two looks of one who waits for the end of theirs."""
+
 # --- scrub and repairs ---------------------------------------------------------------------------
 
 SCRUB_BYTES_PER_SECOND: Final = 4 * MIB

@@ -148,6 +148,12 @@ class RaftNode:
         return self._core.members_committed
 
     @property
+    def committed_term(self) -> int:
+        """Term of the newest entry that is committed: what an older one had appended beyond it is
+        lost for good where it is not in this log."""
+        return self._core.log.term_at(self._core.commit_index)
+
+    @property
     def removed(self) -> bool:
         """Whether this node has learned that it is a member no more, for good."""
         return self._core.removed

@@ -7,6 +7,7 @@ was confirmed is lost, and no pause is longer than an election takes. Must not k
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
@@ -198,11 +199,19 @@ async def a_change_is_undone(machines: Machines) -> Load:
 
         await eventually(waits, "n4 does not wait to join")
         machines["n4"].pause()
-        await machines.member("add", "n4", "--no-wait", at=at)
+        adding = asyncio.ensure_future(machines.typed("member", "add", "n4", at=at))
+
+        async def is_under_way() -> bool:
+            return bool((await machines.member("list", "--json", at=at)).json["change"])
+
+        await eventually(is_under_way, "the change does not begin")
         refused = await machines.typed("member", "remove", "n3", "--yes", at=at)
         assert refused.code == 1
         assert "is under way; wait for its end, or undo it" in refused.err
         await machines.member("undo", at=at)
+        added = await adding
+        assert added.code == 1
+        assert "the change was given up (fifo member undo)" in added.err
         assert await machines.members(at) == {"n1", "n2", "n3"}
     return seen
 

@@ -39,7 +39,9 @@ class ChangingMembers:
             except ChangeRefused as refused:
                 connection.refuse(correlation, Code.INVALID_ARGUMENT, str(refused))
                 return
-            connection.send(Ok({"number": found.number, "wanted": list(found.wanted)}), correlation)
+            place = {"term": found.place.term, "index": found.place.index}
+            answer = {"number": found.number, "wanted": list(found.wanted)}
+            connection.send(Ok(answer | place), correlation)
 
         # Behind the note a leader has committed an entry of its term: before, it changes nothing.
         self._proposer.note(connection, frame.message, BEGUN, begin)

@@ -12,6 +12,8 @@ import pytest
 
 import fifo
 from node.broker import members
+from node.cli import member
+from node.cli.errors import CliError
 from node.config import NodeConfig
 from node.raft import Configuration, Member
 from node.roster import Roster
@@ -91,7 +93,7 @@ async def test_a_member_that_has_moved_is_named_so_to_those_that_are_connected(
 ) -> None:
     async with fifo.connect(alone.config.url) as client:
         begun = await client.change_members("move", "n1", client="127.0.0.9:9", http="127.0.0.9:8")
-        assert begun == {"number": 1, "wanted": []}
+        assert (begun["number"], begun["wanted"]) == (1, [])
         membership = (await client.status()).membership
         (found,) = membership["members"]
         assert found["client"] == "127.0.0.9:9"
@@ -119,6 +121,48 @@ async def test_a_node_that_starts_again_goes_by_its_log_and_says_where_its_file_
     async with fifo.connect(alone.config.url) as client:
         (found,) = (await client.status()).membership["members"]
         assert found["http"] == "127.0.0.9:8"
+
+
+async def test_the_end_of_a_change_is_that_of_this_very_change(alone: LocalCluster) -> None:
+    """Another one has come after it, and the members say nothing of it any more."""
+    async with fifo.connect(alone.config.url) as client:
+        first = await client.change_members("move", "n1", http="127.0.0.9:8")
+        await client.change_members("move", "n1", http="127.0.0.9:9")
+        node = alone.nodes["n1"]
+        await eventually(lambda: node.broker.status()["membership"]["committed"])
+        found = (await client.status()).membership
+        assert member.is_done(found, first)
+        assert found["members"][0]["http"] == "127.0.0.9:9"
+
+
+def _seen(
+    *ended: tuple[int, int, bool], change: tuple[int, int] | None = None, committed: bool = True
+) -> dict[str, Any]:
+    """The view of a leader, by the places of the changes that it knows; its term is 5."""
+    return {
+        "committed": committed,
+        "committed_term": 5,
+        "members": [{"name": "n1"}],
+        "change": change and {"term": change[0], "index": change[1]},
+        "ended": [{"term": term, "index": index, "done": done} for term, index, done in ended],
+    }
+
+
+def test_a_command_says_done_for_its_own_change_alone() -> None:
+    begun = {"term": 3, "index": 40}
+    assert member.is_done(_seen((3, 40, True), (4, 50, True)), begun)
+    assert not member.is_done(_seen((3, 40, True), committed=False), begun)
+    assert not member.is_done(_seen((2, 9, True), change=(3, 40)), begun)
+    leader_of_before = _seen() | {"committed_term": 3}
+    assert not member.is_done(leader_of_before, begun), "what it had appended may be committed yet"
+    with pytest.raises(CliError, match=r"given up \(fifo member undo\); the members are: n1"):
+        member.is_done(_seen((3, 40, False), (3, 41, True)), begun)
+    with pytest.raises(CliError, match="was lost with its leader, and nothing of it is left"):
+        member.is_done(_seen((2, 9, True), (4, 40, True)), begun)
+    with pytest.raises(CliError, match="lost with its leader, and nothing of it is left"):
+        member.is_done(_seen(change=(4, 40)), begun)
+    with pytest.raises(CliError, match="lost with its leader, or has ended before them"):
+        member.is_done(_seen((4, 41, True), (4, 50, True)), begun)
 
 
 def test_members_keep_what_a_configuration_does_not_say_of_them() -> None:

@@ -8,13 +8,17 @@ import msgpack
 import pytest
 
 from node.peers.message import CONFIGURATION_BYTE
+from node.raft import limits
 from node.raft.configuration import (
+    NO_PLACE,
     Change,
     ChangeRefused,
     Configuration,
     ConfigurationDamaged,
+    Ended,
     HandOver,
     Member,
+    Place,
     Removed,
     Waits,
     begin,
@@ -22,6 +26,7 @@ from node.raft.configuration import (
     encode,
     moved,
     next_step,
+    placed,
     undone,
 )
 
@@ -184,6 +189,28 @@ def test_a_change_is_given_up_with_its_learners() -> None:
         undone(current)
 
 
+def test_a_change_is_found_by_its_place_once_it_has_ended() -> None:
+    """Others have come after it: it was done, or given up, whatever the members are now."""
+    done = drive(placed(begin(voters(1), Change((member(2),)), ()), Place(2, 7)), "n1")
+    assert {one.change for one in done[:-1]} == {Place(2, 7)}
+    assert (done[-1].change, done[-1].ended) == (NO_PLACE, (Ended(Place(2, 7), done=True),))
+    again = placed(begin(done[-1], Change(remove=("n2",)), ()), Place(3, 20))
+    assert again.place == Place(3, 20)
+    undo = placed(undone(again), Place(3, 21))
+    assert undo.place == Place(3, 21)
+    assert undo.ended == (
+        Ended(Place(2, 7), done=True),
+        Ended(Place(3, 20), done=False),
+        Ended(Place(3, 21), done=True),
+    )
+    current = undo
+    for index in range(30, 30 + limits.CHANGES_KEPT):
+        move = moved(current, "n1", ("10.0.0.9", index), "h:9", "w:9", ())
+        current = placed(move, Place(4, index))
+    assert [one.place.index for one in current.ended] == [*range(30, 30 + limits.CHANGES_KEPT)]
+    assert decode(encode(current)) == current
+
+
 def test_a_member_moves_to_an_address_of_its_own() -> None:
     after = moved(voters(2), "n2", ("10.0.0.9", 7002), "h:9", "w:9", ())
     found = after.member("n2")
@@ -196,7 +223,8 @@ def test_a_member_moves_to_an_address_of_its_own() -> None:
 
 
 def test_a_configuration_is_read_as_it_was_written_and_damage_is_refused() -> None:
-    for each in drive(begin(voters(3), Change((member(4),), ("n1",)), ()), "n1"):
+    first = placed(begin(voters(3), Change((member(4),), ("n1",)), ()), Place(1, 1))
+    for each in drive(first, "n1"):
         entry = encode(each)
         assert decode(entry) == each
         for size in range(len(entry)):
@@ -207,15 +235,23 @@ def test_a_configuration_is_read_as_it_was_written_and_damage_is_refused() -> No
 @pytest.mark.parametrize(
     "fields",
     [
-        [1, 0, [], [], [], []],
-        [1, True, [], [], [], []],
-        [1, "1", [], [], [], []],
-        [2, 1, [], [], [], []],
-        [1, 1, [["n1", "h", "7000", "c", "w", b""]], [], [], []],
-        [1, 1, [["n1", "h", True, "c", "w", b""]], [], [], []],
-        [1, 1, [], [], [["n1", "j"]], []],
-        [1, 1, [], [], [], [1]],
+        [1, 0, [], [], [], [], [0, 0], []],
+        [1, True, [], [], [], [], [0, 0], []],
+        [1, "1", [], [], [], [], [0, 0], []],
+        [2, 1, [], [], [], [], [0, 0], []],
+        [1, 1, [["n1", "h", "7000", "c", "w", b""]], [], [], [], [0, 0], []],
+        [1, 1, [["n1", "h", True, "c", "w", b""]], [], [], [], [0, 0], []],
+        [1, 1, [], [], [["n1", "j"]], [], [0, 0], []],
+        [1, 1, [], [], [], [1], [0, 0], []],
         [1, 1, [], [], []],
+        [1, 1, [], [], [], []],
+        [1, 1, [], [], [], [], [0, 0]],
+        [1, 1, [], [], [], [], [0], []],
+        [1, 1, [], [], [], [], [True, 0], []],
+        [1, 1, [], [], [], [], [0, -1], []],
+        [1, 1, [], [], [], [], [0, 0], [[1, 2]]],
+        [1, 1, [], [], [], [], [0, 0], [[1, 2, 1]]],
+        [1, 1, [], [], [], [], [0, 0], [], []],
     ],
 )
 def test_fields_that_no_node_writes_are_no_configuration(fields: list[object]) -> None:

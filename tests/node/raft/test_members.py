@@ -219,6 +219,41 @@ def a_new_leader_reads_the_last_command_behind_configurations() -> None:
     assert bytes(found) == last
 
 
+def what_became_of(world: World, change: Configuration) -> bool | None:
+    """Whether a change was done, by the leader; None: it does not know it."""
+    leader = leading(world)
+    assert leader is not None
+    return dict(leader.node.configuration.ended).get(change.place)
+
+
+def a_change_is_known_by_its_place() -> None:
+    """The first is lost with its leader, the last is given up, others come between: who asks for its
+    own change finds what became of that one, whatever the members are by then."""
+    world = make(28)
+    leader = world.elect("a")
+    world.commit(leader, 2)
+    first, second = joining(world, "d"), joining(world, "e")
+    world.network.isolate("a")
+    lost = leader.node.change_members(Change(first))
+    world.run(3.0)
+    world.network.heal()
+    world.run(3.0)
+    begin(world, Change(second))
+    finish(world, "abce")
+    leader = begin(world, Change(remove=("e",)))
+    done = leader.node.configuration
+    finish(world, "abc")
+    world.nodes["d"].kill()
+    leader = begin(world, Change(first))
+    given_up = leader.node.configuration
+    world.run_until(lambda: settled(world))
+    leader.node.undo_change()
+    finish(world, "abc")
+    found = [what_became_of(world, one) for one in (lost, done, given_up)]
+    assert found == [None, True, False]
+    assert leader.node.committed_term > lost.place.term, "it is lost for good"
+
+
 # --- what counts ---
 
 
@@ -586,6 +621,7 @@ test_the_rule_holds, test_the_rule_taken_out_shows = as_tests(RULES)
         a_member_moves,
         a_change_is_undone,
         a_new_leader_reads_the_last_command_behind_configurations,
+        a_change_is_known_by_its_place,
         a_wiped_learner_comes_back,
         a_configuration_counts_from_append,
         a_removed_one_counts_for_no_candidate,
