@@ -20,7 +20,7 @@ from tests.node.raft import test_members as members
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a new leader reads a configuration as a command": (
-        edited(RaftNode, "last_entry_payload", "command[:1] == COMMAND_BYTE", "command"),
+        edited(RaftNode, "_newest_command", "command.startswith(COMMAND_BYTE)", "True"),
         in_process(members.a_new_leader_reads_the_last_command_behind_configurations),
     ),
     "the finish of an upgrade ends connections on which no versions were said yet": (
