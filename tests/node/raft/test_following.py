@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from node.peers import limits
-from node.peers.asking import Unanswered, ask
+from node.peers import asking, limits
+from node.peers.asking import Question, Unanswered, ask
 from node.peers.frames import PROTOCOL_OF_CHANGES
 from node.peers.guests import Guest
 from node.peers.message import PeerNode
@@ -17,6 +19,8 @@ from tests.node.raft.test_transport import Member, free_ports, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from node.peers.message import Message
 
 JOURNAL = bytes(range(16))
 ABOUT = {"type": "about", "peer": "h:1", "client": "h:2", "http": "h:3"}
@@ -93,6 +97,16 @@ async def test_one_that_is_added_gets_a_connection_and_one_that_goes_loses_it() 
         assert b.present == {"a", "c"}
 
 
+async def test_one_that_goes_and_comes_back_is_dialed_again() -> None:
+    async with scene("ab") as nodes:
+        a, b = await nodes.start("a", ""), await nodes.start("b", "a")
+        await until(lambda: a.present and b.present)
+        b.transport.follow({})
+        await until(lambda: not a.present and not b.present)
+        nodes.follow("b", "a")
+        await until(lambda: a.present and b.present)
+
+
 async def test_what_was_sent_to_one_that_goes_arrives_before_the_end() -> None:
     async with scene("ab") as nodes:
         a, b = await nodes.start("a", "b"), await nodes.start("b", "a")
@@ -137,16 +151,18 @@ async def test_one_that_is_no_member_is_refused_before_members_may_change() -> N
         assert not a.present
 
 
-async def test_one_that_joins_dials_every_member_and_says_its_addresses() -> None:
+async def test_one_that_joins_dials_every_member_and_says_its_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also those with a greater name, and at once: they do not know it."""
+    monkeypatch.setattr(limits, "DIAL_OTHERWISE_SECONDS", 60.0)
     async with scene("abc") as nodes:
         a, c = await nodes.start("a", "c"), await nodes.start("c", "a")
         b = nodes.members["b"] = Member("b", nodes.ports)
         b.transport.versions.used = PROTOCOL_OF_CHANGES
         b.transport.about = ABOUT
         await b.transport.start()
-        await until(lambda: b.present == {"a", "c"}, limits.DIAL_OTHERWISE_SECONDS)
-        for member in (a, c):
-            b.transport.send(member.transport._links["b"].node, ABOUT)
+        await until(lambda: b.present == {"a", "c"})
         for name in ("a", "c"):
             b.transport.send(b.transport._links[name].node, journal_frame())
         waiting = {"b": Guest("b", JOURNAL, "h:1", "h:2", "h:3")}
@@ -157,6 +173,18 @@ async def test_one_that_joins_dials_every_member_and_says_its_addresses() -> Non
         assert "-b" not in a.events, "by the same connection"
         await b.transport.close()
         await until(lambda: c.transport.guests.waiting() == {})
+
+
+async def test_guests_take_no_place_of_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GUESTS_MAX", 1)
+    async with scene("abcd") as nodes:
+        a, _ = await nodes.start("a", "b"), await nodes.start("b", "a")
+        await until(lambda: a.present == {"b"})
+        for name in "cd":
+            await nodes.start(name, "a")
+            await until(partial(_knows, a, name))
+        await until(lambda: "-c" in a.events)
+        assert "-b" not in a.events
 
 
 async def test_guests_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +243,43 @@ async def test_a_question_is_answered_and_no_member_comes_of_it() -> None:
         assert (await ask(b.transport, nodes.at("a"))).reason == "not now"
 
 
+class Slow(Question):
+    """A question that its node has not asked yet."""
+
+    def send(self, message: Message) -> bool:
+        return message["type"] != "ask" and super().send(message)
+
+
+async def test_a_question_is_no_stranger_once_it_is_proven() -> None:
+    """The strangers are few, and the oldest has to go: a proven node keeps its connection."""
+    async with scene("ab") as nodes:
+        a, b = await nodes.start("a", ""), Member("b", nodes.ports, peers={})
+        link = await b.transport.dial_as(Slow, nodes.at("a"))
+        await until(lambda: link.proven)
+        await until(lambda: not a.transport.handshakes)
+        assert not b.transport.handshakes
+        link.close()
+
+
+async def test_a_node_that_is_not_ready_says_so_to_a_question() -> None:
+    async with scene("ab") as nodes:
+        await nodes.start("a", "")
+        answer = await ask(Member("b", nodes.ports, peers={}).transport, nodes.at("a"))
+        assert answer.reason == "this node is not ready; ask again"
+
+
+async def test_a_question_to_another_program_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "HANDSHAKE_SECONDS", 0.6)
+    async with scene("ab") as nodes:
+        port = Member("b", nodes.ports, peers={}).transport
+        with (
+            socket.create_server(nodes.at("a")),
+            pytest.raises(Unanswered, match="does not answer: is another program there"),
+        ):
+            await asking.ask(port, nodes.at("a"))
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"secret": b"another secret!!!"}, {"cluster_id": b"another cluster!"}, {"name": "a"}],
@@ -233,6 +298,25 @@ async def test_a_question_to_no_node_ends_with_the_reason() -> None:
         member = Member("b", nodes.ports, peers={})
         with pytest.raises(Unanswered, match="cannot be reached"):
             await ask(member.transport, nodes.at("a"))
+
+
+class Words(Question):
+    """A connection for a question on which the words of a leader are said."""
+
+    def send(self, message: Message) -> bool:
+        word = {"type": "skipped", "term": 9, "index": 1, "checksum": 1, "by": "b"}
+        return super().send(word if message["type"] == "ask" else message)
+
+
+async def test_a_node_that_asks_says_nothing_else() -> None:
+    """Else it would be heard without a name that the others know."""
+    async with scene("ab") as nodes:
+        a, b = await nodes.start("a", ""), Member("b", nodes.ports, peers={})
+        link = await b.transport.dial_as(Words, nodes.at("a"))
+        await asyncio.wait_for(asyncio.shield(link.ended), 8.0)
+        assert link.answer is None
+        assert a.counters.frames_invalid_total == 1
+        assert not a.received
 
 
 async def test_a_connection_for_a_question_takes_nothing_else() -> None:
