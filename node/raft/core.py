@@ -540,8 +540,8 @@ class Core(Changing):
         self.undecided_index = 0
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)
-        for node in self.nodes:
-            self.skipping.tell(node, self.term)
+        for node in sorted(self.connected_peers, key=lambda node: node.id):
+            self.skipping.tell(node, self.term)  # Guests too: one of them may be a learner soon.
         no_op_index = self.log.last_index + 1
         self.leads_from = no_op_index
         self._counted_index = self.commit_index

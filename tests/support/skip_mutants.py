@@ -45,6 +45,16 @@ class TellsNoSkips(Core):
     skipping_class = _Silent
 
 
+class TellsNoGuests(Core):
+    """A leader that begins tells the members alone which entries it has skipped."""
+
+    def become_leader(self) -> None:
+        connected = self.connected_peers
+        self.connected_peers = connected & set(self.nodes)
+        super().become_leader()
+        self.connected_peers = connected
+
+
 class _Forgetful(Skipping):
     def on_skipped(self, node: PeerNode, message: Message, applied_index: int) -> None:
         self._worker = _Idle()  # type: ignore[assignment]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from node.journal.skips import SKIPS_NAME, Skip, checksum_of
+from node.raft.configuration import Change, Member
 from node.raft.node import RaftNode
 from node.raft.skipping import why_it_raised
 from tests.node.raft.scenarios import Rule, as_tests
@@ -34,9 +35,10 @@ def raising(payload: bytes) -> None:
         raise KeyError("a mistake of this program")
 
 
-def poisoned(node_class: NodeClass) -> tuple[World, Skip]:
+def poisoned(node_class: NodeClass, *, passports: bool = False) -> tuple[World, Skip]:
     """(world, order): an entry has ended every member, and all of them are down."""
-    world = World("abc", seed=1, node_class=node_class).start()
+    world = World("abc", seed=1, node_class=node_class, passports=passports).start()
+    world.run_until(lambda: not any(node.waiting for node in world.nodes.values()))
     leader = world.elect("a")
     world.commit(leader, 3)
     while lies_in_the_log(leader.node.last_index + 1, leader.node.last_index + 1):
@@ -147,6 +149,36 @@ def what_the_leader_said_survives_a_restart(node_class: NodeClass = RaftNode) ->
     goes_on(world, order)
 
 
+def one_that_joins_has_it_from_a_leader_that_began_after_it_came(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    """The leader that it met first was gone before it had said so: as a learner it would end at the
+    entry."""
+    world, order = poisoned(node_class, passports=True)
+    for node in world.nodes.values():
+        give(node, order)
+    started(world)
+    leader = world.elect()
+    world.network.intercept = lambda frame: (
+        "hold" if frame.message()["type"] == "skipped" else "pass"
+    )
+    joining = world.join("d", "abc")
+    joining.apply_hook = raising
+    world.run(0.5)
+    leader.kill()
+    world.network.intercept = None
+    leader = world.elect()
+    world.commit(leader, 1)
+    assert joining.journal is not None
+    assert joining.journal.passport is not None
+    new = Member("d", ("127.0.0.1", 4), "", "", joining.journal.passport.journal)
+    leader.node.change_members(Change((new,)))
+    world.run_until(lambda: leader.node.configuration.number > 1, 20.0)
+    started(world)
+    world.run_until(lambda: not leader.node.configuration.wanted, 20.0)
+    goes_on(world, order)
+
+
 def another_entry_of_that_index_is_applied(node_class: NodeClass = RaftNode) -> None:
     """An order is for one entry of one term: what came in its place is done."""
     world = World("abc", seed=2, node_class=node_class).start()
@@ -182,6 +214,7 @@ RULES: tuple[Rule, ...] = (
     (a_member_without_the_order_has_it_from_the_leader, mutants.TellsNoSkips),
     (a_member_that_lost_its_journal_skips_it_too, mutants.TellsNoSkips),
     (what_the_leader_said_survives_a_restart, mutants.NotesNoSkips),
+    (one_that_joins_has_it_from_a_leader_that_began_after_it_came, mutants.TellsNoGuests),
     (another_entry_of_that_index_is_applied, mutants.SkipsByIndex),
     (a_member_that_applied_it_does_not_skip_it, mutants.SkipsWhatItApplied),
 )
