@@ -7,7 +7,7 @@ backup. Must not know commands, or how members that run are asked.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -77,23 +77,37 @@ def end_of(journal: Journal) -> End:
     return End(log.last_term, log.last_index)
 
 
-def check(config: ClusterConfig, source: str, ends: Mapping[str, End], lost: Sequence[str]) -> None:
+def has_majority(config: ClusterConfig, names: Collection[str]) -> bool:
+    """Whether these are a majority of the members."""
+    return 2 * len(set(names)) > len(config.nodes)
+
+
+def check(
+    config: ClusterConfig,
+    source: str,
+    ends: Mapping[str, End],
+    lost: Sequence[str],
+    moved: Collection[str] = (),
+) -> None:
     """Raise `RebuildRefused` where going on from `source` loses more than it must. `ends`: of all
-    members whose journal is whole; `lost`: those whose journal is gone for good."""
+    members whose journal is whole; `lost`: those whose journal is gone for good; `moved`: those
+    that are not at the addresses of the log any more, so that the others do not find them."""
     names = [node.name for node in config.nodes]
     whole = [name for name in names if name in ends]
-    if 2 * len(whole) > len(names):
+    found = [name for name in whole if name not in moved]
+    if has_majority(config, found):
         raise RebuildRefused(
-            f"{_list(whole)} {_are(whole)} a majority of {len(names)}, so nothing is lost: start"
-            f" {_them(whole)}, and the others with empty folders: those get everything back"
+            f"{_list(found)} {_are(found)} a majority of {len(names)}, so nothing is lost: start"
+            f" {_them(found)}, and the others with empty folders: those get everything back"
+            + ("; then move those that have moved: fifo member move" if moved else "")
         )
-    if len(names) == 2:
+    if len(names) == 2 and not moved:
         raise RebuildRefused(
             f"of two members {whole[0]} has everything that was confirmed: start it, and the other"
             " one with an empty folder"
         )
     unknown = [name for name in names if name not in ends and name not in lost]
-    if unknown:
+    if unknown and not has_majority(config, whole):  # Of a majority one has all of it.
         raise RebuildRefused(
             f"nothing is known of {_list(unknown)}, which may have more than {source}: on"
             f" {_its(unknown)} machine, run this with --from {unknown[0]}, and give here what it"

@@ -118,7 +118,7 @@ def skip(
     number = _checksum(checksum)
     gone = [cluster.node(name).name for name in lost or ()]
     words = _given(cluster, seen or ())
-    refuse_running(cluster)
+    refuse_running(cluster.nodes)
     members = [one for one in _here(cluster) if one.name not in gone]
     with _opened(cluster, members) as journals:
         found = [look(journal, name, index) for name, journal in journals.items()]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -22,13 +24,19 @@ from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.folders import Config
 from node.cli.restore import listens
-from node.config import load_config
+from node.config import load_config, parse_address, to_toml
 from node.journal.errors import JournalError
 from node.journal.io.storage import OsStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from node.backup.remains import End, Losses
     from node.config import ClusterConfig, NodeConfig
+    from node.journal.journal import Journal
+
+PORTS: Final = ("client", "peer", "http")
+"""The addresses of a node, in the order in which `--addresses` takes them."""
 
 _END: Final = re.compile(r"([^=]+)=(\d{1,19}):(\d{1,19})")
 
@@ -57,45 +65,126 @@ def rebuild(
             metavar="NODE=TERM:INDEX",
         ),
     ] = None,
+    addresses: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--addresses",
+            help="Where a node is now that has moved while the cluster was down: a host, or its"
+            " addresses for clients, nodes and HTTP; repeatable.",
+            metavar="NODE=HOST|CLIENT,PEER,HTTP",
+        ),
+    ] = None,
     yes: Yes = False,
 ) -> None:
-    """Go on from one node where a majority is lost.
+    """Go on from one node where a majority is lost, or has moved.
 
-    Makes a backup of the end of that node's log, from which a new cluster begins by `fifo restore`.
+    Makes a backup of the end of that node's log, and the file of a new cluster, which begins from
+    both by `fifo restore`. The members are those of the log.
     Refused where a majority is left, or where another node that is left has more.
     """
-    from node.backup.remains import check, end_of, remains, write
-    from node.broker.about import release
+    from node.backup.remains import end_of, has_majority, remains
 
     cluster = load_config(config)
     member = cluster.node(source)
-    gone = [cluster.node(name).name for name in lost or ()]
-    if source in gone:
-        raise UsageProblem(f"--from and --lost both name {source}")
-    ends = _given(cluster, end or ())
     path = to or Path(f"{source}.rebuilt")
     logging.getLogger("node").addHandler(logging.NullHandler())
-    refuse_running(cluster)
+    moved_names = {word.partition("=")[0] for word in addresses or ()}
+    refuse_running(node for node in cluster.nodes if node.name not in moved_names)
     try:
         with remains(OsStorage(member.data_dir), cluster, source) as journal:
+            known = _by_log(cluster, journal, source)
+            moved = _moved(known, addresses or ())
+            refuse_running(moved.get(node.name, node) for node in known.nodes)
+            ends = _given(known, end or ())
             ends[source] = end_of(journal)
             output.note(f"{source} ends with {source}={ends[source]} (term:index)")
-            ends |= _beside(cluster, source, gone)
-            check(cluster, source, ends, gone)
-            away = [node.name for node in cluster.nodes if node.name not in ends]
-            if not yes:
-                confirm(
-                    f"what {', '.join(away)} confirmed without {source} is lost, and so is all that"
-                    f" was confirmed after entry {ends[source].last}; all sessions end",
-                    f"Go on from {source}?",
-                )
-            found = write(journal, cluster, source, path, release(), int(time.time() * 1000))
+            asked = _Asked(known, member, [_named(known, "lost", name) for name in lost or ()])
+            ends |= _beside(cluster, source, asked.gone)
+            losses = _go_on(journal, asked, ends, moved, path, yes=yes)
     except (BackupError, JournalError, OSError) as error:
         raise CliError(one_line(error)) from error
-    _say(cluster, source, path, found[1])
+    _say(known, source, path, losses, all_kept=has_majority(known, ends))
 
 
-def _given(cluster: ClusterConfig, words: list[str] | tuple[()]) -> dict[str, End]:
+class _Asked(NamedTuple):
+    """The cluster by the log, the node to go on from, and the names of the lost ones."""
+
+    cluster: ClusterConfig
+    member: NodeConfig
+    gone: list[str]
+
+
+def _go_on(
+    journal: Journal,
+    asked: _Asked,
+    ends: dict[str, End],
+    moved: dict[str, NodeConfig],
+    path: Path,
+    *,
+    yes: bool,
+) -> Losses:
+    """Write the backup, and the file of the cluster that begins with it."""
+    from node.backup.members import anew
+    from node.backup.remains import check, has_majority, write
+    from node.broker.about import release
+
+    cluster, member, gone = asked
+    source = member.name
+    if source in gone:
+        raise UsageProblem(f"--from and --lost both name {source}")
+    check(cluster, source, ends, gone, moved)
+    if not yes:
+        away = [node.name for node in cluster.nodes if node.name not in ends]
+        confirm(
+            f"all sessions end; nothing else that was confirmed is lost up to entry"
+            f" {ends[source].last}, for a majority of the members is known"
+            if has_majority(cluster, ends)
+            else f"what {', '.join(away)} confirmed without {source} is lost, and so is all that"
+            f" was confirmed after entry {ends[source].last}; all sessions end",
+            f"Go on from {source}?",
+        )
+    file = file_of(path)
+    if file.exists():
+        raise CliError(f"{file} exists already: name another backup by --to, or remove it")
+    new = anew(cluster, member, moved, file)
+    _, losses = write(journal, cluster, source, path, release(), int(time.time() * 1000))
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
+        written.write(to_toml(new))
+    return losses
+
+
+def file_of(path: Path) -> Path:
+    """The file of the cluster that begins with this backup."""
+    return path.with_name(f"{path.name}.toml")
+
+
+def _by_log(cluster: ClusterConfig, journal: Journal, source: str) -> ClusterConfig:
+    """The cluster with the members of the log; says where the file has others."""
+    from node.backup.members import by_log
+
+    known = by_log(cluster, journal)
+    if all(node.name != source for node in known.nodes):
+        raise CliError(
+            f"{source} is no member by its own log, whose members are {_names(known)}: go on from"
+            " one of them"
+        )
+    if set(known.nodes) != set(cluster.nodes):
+        output.note(f"the members are those of the log of {source}: {_names(known)}")
+    return known
+
+
+def _names(cluster: ClusterConfig) -> str:
+    return ", ".join(node.name for node in cluster.nodes)
+
+
+def _named(cluster: ClusterConfig, option: str, name: str) -> str:
+    """The name of a member. Raises UsageProblem where it is none."""
+    if all(node.name != name for node in cluster.nodes):
+        raise UsageProblem(f"--{option}: no member is named {name!r}; they are {_names(cluster)}")
+    return name
+
+
+def _given(cluster: ClusterConfig, words: Sequence[str]) -> dict[str, End]:
     """Ends that the command line tells. Raises UsageProblem."""
     from node.backup.remains import End
 
@@ -104,8 +193,41 @@ def _given(cluster: ClusterConfig, words: list[str] | tuple[()]) -> dict[str, En
         match = _END.fullmatch(word)
         if match is None:
             raise UsageProblem(f"--end {word}: write it as n2=7:1204, the term and the index")
-        found[cluster.node(match[1]).name] = End(int(match[2]), int(match[3]))
+        found[_named(cluster, "end", match[1])] = End(int(match[2]), int(match[3]))
     return found
+
+
+def _moved(cluster: ClusterConfig, words: Sequence[str]) -> dict[str, NodeConfig]:
+    """The nodes that have moved, where they are now. Raises UsageProblem."""
+    found = {}
+    for word in words:
+        name, _, where = word.partition("=")
+        node = cluster.node(_named(cluster, "addresses", name))
+        try:
+            found[name] = _moved_to(node, where)
+        except ValueError as error:
+            raise UsageProblem(
+                f"--addresses {word}: {error}; write it as n2=10.0.0.9, or as"
+                " n2=10.0.0.9:7101,10.0.0.9:7102,10.0.0.9:7103, for clients, nodes and HTTP"
+            ) from None
+    return found
+
+
+def _moved_to(node: NodeConfig, where: str) -> NodeConfig:
+    """The node at another host, or at three other addresses. Raises ValueError."""
+    if not where:
+        raise ValueError("no address is given")
+    texts = where.split(",")
+    if len(texts) == 1:
+        ports = (node.client.port, node.peer.port, node.http.port)
+        host = f"[{where}]" if ":" in where and not where.startswith("[") else where
+        texts = [f"{host}:{port}" for port in ports]
+    if len(texts) != len(PORTS):
+        raise ValueError(f"{len(texts)} addresses are given")
+    client, peer, http = map(parse_address, texts)
+    if any(address.is_wildcard for address in (client, peer)):
+        raise ValueError("others cannot dial the address of every machine")
+    return replace(node, client=client, peer=peer, http=http)
 
 
 def _beside(cluster: ClusterConfig, source: str, gone: list[str]) -> dict[str, End]:
@@ -124,12 +246,13 @@ def _beside(cluster: ClusterConfig, source: str, gone: list[str]) -> dict[str, E
     return found
 
 
-def refuse_running(cluster: ClusterConfig) -> None:
-    """Raise CliError where a member answers: it has to stand still while logs are compared."""
+def refuse_running(nodes: Iterable[NodeConfig]) -> None:
+    """Raise CliError where one answers: it has to stand still while logs are compared."""
+    looked_at = list(nodes)
 
     async def look() -> list[NodeConfig]:
-        seen = await asyncio.gather(*(listens(node.peer) for node in cluster.nodes))
-        return [node for node, there in zip(cluster.nodes, seen, strict=True) if there]
+        seen = await asyncio.gather(*(listens(node.peer) for node in looked_at))
+        return [node for node, there in zip(looked_at, seen, strict=True) if there]
 
     running = asyncio.run(look())
     if running:
@@ -140,7 +263,9 @@ def refuse_running(cluster: ClusterConfig) -> None:
         )
 
 
-def _say(cluster: ClusterConfig, source: str, path: Path, losses: Losses) -> None:
+def _say(
+    cluster: ClusterConfig, source: str, path: Path, losses: Losses, *, all_kept: bool
+) -> None:
     end, confirmed = losses.end, losses.confirmed
     written = datetime.fromtimestamp(losses.wall_ms / 1000, UTC).isoformat(timespec="seconds")
     output.say(
@@ -151,10 +276,14 @@ def _say(cluster: ClusterConfig, source: str, path: Path, losses: Losses) -> Non
     output.note(
         f"all up to entry {confirmed} was confirmed, as {source} knew; "
         + (f"the {behind} behind it may never have been; " if behind else "")
-        + f"what was confirmed without {source} is not in it"
+        + (
+            "a majority of the members is known, so nothing that was confirmed is missing"
+            if all_kept
+            else f"what was confirmed without {source} is not in it"
+        )
     )
     output.note(
-        "give the cluster another name in [cluster] of every node's file, move the old data folders"
-        f" away, and then, on each machine: fifo restore {path} --config {cluster.path} --node"
-        f" {source}, ..."
+        f"the new cluster has another name, and its file is {file_of(path)}: look at it, and give"
+        " it to every machine with the backup; move the old data folders away, and then, on"
+        f" each machine: fifo restore {path} --config {file_of(path)} --node {source}, ..."
     )

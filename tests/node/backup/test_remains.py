@@ -13,26 +13,32 @@ import pytest
 import fifo
 from node.backup.errors import RebuildRefused
 from node.backup.file import Backup
+from node.backup.members import configuration_in
 from node.backup.remains import End, check, end_of, remains
 from node.backup.restoring import state_of
-from node.cli.errors import CliError
-from node.cli.rebuild import rebuild
+from node.cli.errors import CliError, UsageProblem
+from node.cli.rebuild import file_of, rebuild
 from node.cli.restore import restore
-from node.config import ClusterConfig, cluster_config, cluster_id_of, to_toml
+from node.config import ClusterConfig, cluster_config, cluster_id_of, load_config, to_toml
+from node.journal.io.storage import OsStorage
 from node.journal.passport import Keeper
-from node.raft import Journal
+from node.raft import Configuration, Journal, Member, encode
 from node.testing.disk import SimStorage
-from tests.support.cluster import LocalCluster, loopback_config
+from tests.support.cluster import LocalCluster, free_ports, loopback_config
 
 pytestmark = pytest.mark.slow
 
 
 def refusal(
-    ends: Mapping[str, End], lost: Sequence[str], source: str = "n1", count: int = 3
+    ends: Mapping[str, End],
+    lost: Sequence[str],
+    source: str = "n1",
+    count: int = 3,
+    moved: Sequence[str] = (),
 ) -> str:
     """The words of a refusal; empty where there is none."""
     try:
-        check(cluster_config(count, 7100, Path("/nowhere")), source, ends, lost)
+        check(cluster_config(count, 7100, Path("/nowhere")), source, ends, lost, moved)
     except RebuildRefused as refused:
         return str(refused)
     return ""
@@ -56,6 +62,20 @@ def test_a_majority_that_is_left_needs_no_rebuild() -> None:
     assert "n1 and n3 are a majority of 3" in refusal({"n1": end, "n3": end}, ["n2"])
     assert "n1 is a majority of 1" in refusal({"n1": end}, [], count=1)
     assert "of two members n1 has everything" in refusal({"n1": end}, ["n2"], count=2)
+
+
+def test_a_majority_that_has_moved_is_rebuilt_and_loses_nothing() -> None:
+    """By the log each of them is where it was: they do not find each other."""
+    end, less = End(7, 1204), End(7, 1203)
+    whole = {"n1": end, "n2": less, "n3": less}
+    assert refusal(whole, [], moved=["n1", "n2"]) == ""
+    assert refusal({"n1": end, "n2": less}, [], moved=["n1", "n2"]) == "", (
+        "of n3 none needs to know"
+    )
+    assert "n1 and n3 are a majority of 3" in refusal(whole, [], moved=["n2"])
+    assert "then move those that have moved" in refusal(whole, [], moved=["n2"])
+    assert "n1 has more" in refusal(whole, [], "n2", moved=["n1", "n2"])
+    assert refusal({"n1": end, "n2": less}, [], count=2, moved=["n2"]) == ""
 
 
 def test_a_member_of_which_nothing_is_known_may_have_more() -> None:
@@ -125,7 +145,8 @@ async def test_a_cluster_goes_on_from_the_one_member_that_is_left(
     said = capsys.readouterr()
     assert "up to entry" in said.out
     assert "may never have been" in said.err
-    assert "give the cluster another name" in said.err
+    assert f"its file is {file}.toml" in said.err
+    assert load_config(file_of(file)).name == "local-rebuilt"
     found = state_of(Backup.open(file)).queue_overview("orders")
     assert found is not None
     assert found["messages"] == len(bodies) - 3
@@ -144,6 +165,93 @@ async def test_a_cluster_goes_on_from_the_one_member_that_is_left(
             await asyncio.gather(*(message.ack() for message in left))
     finally:
         await cluster.stop()
+
+
+def changed(count: int) -> Configuration:
+    """The members n1 up to that one, at other addresses than those of `cluster_config`."""
+    members = (
+        Member(f"n{one}", ("127.0.0.9", one), f"127.0.0.9:1{one}", f"127.0.0.9:2{one}", b"j" * one)
+        for one in range(1, count + 1)
+    )
+    return Configuration(1, tuple(members))
+
+
+def logged(folder: Path, config: ClusterConfig, name: str, last: int, count: int) -> None:
+    """A journal that ends with entry `last`, and by which these are the members."""
+    folder.mkdir(parents=True)
+    journal = Journal.open(OsStorage(folder), cluster_id=config.cluster_id, node=name)
+    journal.log.add(encode(changed(count)), 1, 4)
+    for index in range(2, last + 1):
+        journal.log.add(b"\x01", index, 4)
+    journal.log.set_term(4, None)
+    journal.close()
+
+
+def test_a_rebuild_goes_by_the_members_of_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file names one of four: of the others the command has to know, too."""
+    config = cluster_config(1, 7100, tmp_path)
+    path, file = tmp_path / "cluster.toml", tmp_path / "n1.rebuilt"
+    path.write_text(to_toml(config))
+    logged(config.nodes[0].data_dir, config, "n1", 3, 4)
+    with pytest.raises(CliError, match="nothing is known of n2, n3 and n4"):
+        rebuild(config=path, source="n1", to=file, yes=True)
+    with pytest.raises(UsageProblem, match="no member is named 'n5'; they are n1, n2, n3, n4"):
+        rebuild(config=path, source="n1", to=file, lost=["n5"], yes=True)
+    rebuild(config=path, source="n1", to=file, lost=["n2", "n3", "n4"], yes=True)
+    assert "the members are those of the log of n1: n1, n2, n3, n4" in capsys.readouterr().err
+    new = load_config(file_of(file))
+    assert [str(node.peer) for node in new.nodes] == [f"127.0.0.9:{one}" for one in (1, 2, 3, 4)]
+    own = config.nodes[0].data_dir
+    assert new.node("n1").data_dir == own
+    assert new.node("n4").data_dir == own.with_name(f"{own.name}-n4")
+
+
+def test_members_that_have_moved_begin_anew_where_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of three came up at other addresses; the log has the old ones."""
+    config = cluster_config(3, 7100, tmp_path)
+    path, file = tmp_path / "cluster.toml", tmp_path / "n1.rebuilt"
+    path.write_text(to_toml(config))
+    logged(config.node("n1").data_dir, config, "n1", 5, 3)
+    logged(config.node("n2").data_dir, config, "n2", 4, 3)
+    with pytest.raises(CliError, match="n1 and n2 are a majority of 3"):
+        rebuild(config=path, source="n1", to=file, yes=True)
+    ports = free_ports(3)
+    moved = ["n1=127.0.1.1", "n2=" + ",".join(f"127.0.0.1:{port}" for port in ports)]
+    with pytest.raises(CliError, match="n1 has more: it ends with entry 5 of term 4"):
+        rebuild(config=path, source="n2", to=file, addresses=moved, yes=True)
+    rebuild(config=path, source="n1", to=file, addresses=moved, yes=True)
+    assert "so nothing that was confirmed is missing" in capsys.readouterr().err
+    new = load_config(file_of(file))
+    first, second, third = new.nodes
+    assert (str(first.client), str(first.peer)) == ("127.0.1.1:11", "127.0.1.1:1")
+    assert [second.client.port, second.peer.port, second.http.port] == ports
+    assert str(third.peer) == "127.0.0.9:3"
+    assert file_of(file).stat().st_mode & 0o777 == 0o600
+    restore(file=file, config=file_of(file), node=["n3"])
+    with remains(OsStorage(new.node("n3").data_dir), new, "n3") as journal:
+        assert configuration_in(journal) is None, "the new cluster goes by its file"
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("n2", "no address is given"),
+        ("n9=127.0.0.9", "no member is named 'n9'"),
+        ("n2=127.0.0.9:7101,127.0.0.9:7102", "2 addresses are given"),
+        ("n2=0.0.0.0", "others cannot dial the address of every machine"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(tmp_path: Path, word: str, problem: str) -> None:
+    config = cluster_config(3, 7100, tmp_path)
+    path = tmp_path / "cluster.toml"
+    path.write_text(to_toml(config))
+    logged(config.node("n1").data_dir, config, "n1", 5, 3)
+    with pytest.raises(UsageProblem, match=problem):
+        rebuild(config=path, source="n1", to=tmp_path / "b", addresses=[word], yes=True)
 
 
 def test_the_end_of_a_log_is_its_last_entry(tmp_path: Path) -> None:
