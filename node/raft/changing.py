@@ -1,4 +1,4 @@
-"""Members that change: what follows from a configuration, and the steps of a leader (raft.md 5).
+"""Members that change: what follows from a configuration, and the steps of a leader (raft.md 3.11).
 
 Owns which configuration counts here: it is taken from entries as they are appended, back as they
 are cut off, from snapshots, and at the start from what the journal holds. Owns also the change that

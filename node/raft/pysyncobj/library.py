@@ -280,11 +280,11 @@ class Library(SyncObj, ABC):  # type: ignore[misc]  # pysyncobj ships no types
     # --- doors that stay shut ---
 
     def change_members(self, request: object) -> bool:
-        """Refuse a change of the members: membership is static."""
+        """Refuse the library's own change of the members: ours are configurations of the log."""
         self.membership.refuse_change(request)
 
     def parse_member_change(self, command: bytes) -> object:
-        """Refuse an entry that changes the members: membership is static."""
+        """Refuse an entry of the library's that changes the members."""
         self.membership.refuse_change(command)
 
     def load_dump(self) -> NoReturn:
