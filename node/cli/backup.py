@@ -39,7 +39,7 @@ from node.cli import output
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import BACKUP_RECONNECTS_MAX, BACKUP_WAIT_S, COPY_LEASE_MS, PROGRESS_S
 from node.cli.messages import MESSAGE_COLUMNS, message_row
-from node.cli.observe import View, observe_all
+from node.cli.observe import View, observe_members
 from node.cli.session import Json, Url, choose_url, node_options, run
 from node.cli.tables import Column, number
 from node.cli.text import bytes_text, size
@@ -138,13 +138,12 @@ async def _backup(
 
 async def nodes_of(options: Options) -> list[View]:
     """The status of every member, those that the address does not name too."""
-    found = await observe_all(options.addresses, options=options)
-    known = dict(zip(options.addresses, found, strict=True))
+    known = await observe_members(options)
     members = {
-        address: name for one in found for name, address in (one.get("members") or {}).items()
+        address: name
+        for one in known.values()
+        for name, address in (one.get("members") or {}).items()
     }
-    others = [address for address in members if address not in known]
-    known |= dict(zip(others, await observe_all(others, options=options), strict=True))
     nodes = []
     for address, one in known.items():
         if one["role"] == "down" and members and address not in members:

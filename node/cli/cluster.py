@@ -280,8 +280,11 @@ def _start(
 ) -> View:
     """Start all nodes and wait for a leader; on any failure, stop them all."""
     options = _who_asks(state_of(config), url)
+    removed = local.removed_by_log(config)
+    for name in removed:
+        output.note(f"{name} is no member any more (fifo member remove), and is not started")
     try:
-        state = local.start_all(folder, config, detach=detach)
+        state = local.start_all(folder, config, detach=detach, without=removed)
         waiting = local.wait_for_leader(folder, state, lambda: interrupts.count > 0, options)
         return asyncio.run(waiting)
     except BaseException:

@@ -20,7 +20,7 @@ from node.cli.config_checks import check_file, check_node
 from node.cli.diagnosis import CHECKS, Seen, diagnose
 from node.cli.findings import Finding
 from node.cli.limits import CALL_TIMEOUT_S
-from node.cli.observe import observe_all
+from node.cli.observe import observe_members
 from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.tables import Column
 from node.config import examine
@@ -48,7 +48,8 @@ def doctor(
 ) -> None:
     """Look for trouble, now and soon.
 
-    Looks at quorum, disks, clocks, descriptors, versions, certificates, users and queues.
+    Looks at quorum, disks, clocks, descriptors, versions, certificates, users and queues; with
+    --config also where the file has other members than the log.
 
     Exit code 1 where something is wrong now, with --strict also where it soon may be.
     """
@@ -58,6 +59,12 @@ def doctor(
     if config is not None:
         settings, problems = examine(config)
         found += check_file(config, settings, problems)
+        if settings is not None:
+            from node.cli import logged  # A part of a node, which nothing else here needs.
+
+            own = [settings.node(node)] if node is not None else []
+            members = logged.members_said(seen.up) or logged.members_noted(own)
+            found += logged.compared(config, settings, members)
         if settings is not None and node is not None:
             found += check_node(config, settings, node)
     found = findings.ordered(found)
@@ -73,11 +80,11 @@ def doctor(
 async def _look(options: Options) -> Seen:
     """Ask every node for its status, and the leader for users and queues."""
     began_s = time.time()
-    answers = await observe_all(options.addresses, options=options)
+    found = await observe_members(options)
     users, queues, refused = await _ask_leader(options)
     return Seen(
-        addresses=options.addresses,
-        nodes=answers,
+        addresses=list(found),
+        nodes=list(found.values()),
         users=users,
         queues=queues,
         refused=refused,

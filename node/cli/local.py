@@ -40,7 +40,7 @@ from node.cli.state import ClusterFolder, ClusterState, NodeState, state_of
 from node.config import BASE_PORT_DEFAULT, ClusterConfig, cluster_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from types import FrameType
 
     from fifo.client.connection.options import Options
@@ -112,13 +112,25 @@ def refuse_running(folder: ClusterFolder) -> None:
         )
 
 
-def start_all(folder: ClusterFolder, config: ClusterConfig, *, detach: bool) -> ClusterState:
-    """Check all nodes, then start them; ``cluster.json`` records each as soon as it runs."""
-    for member in config.nodes:
+def removed_by_log(config: ClusterConfig) -> list[str]:
+    """The nodes of a file that are no members any more, by what those that are here have noted."""
+    from node.cli.logged import noted_in  # A part of a node, which no other command here needs.
+
+    known = noted_in(config.nodes)
+    return [] if known is None else [n.name for n in config.nodes if not known.member(n.name)]
+
+
+def start_all(
+    folder: ClusterFolder, config: ClusterConfig, *, detach: bool, without: Collection[str] = ()
+) -> ClusterState:
+    """Check all nodes, then start them; ``cluster.json`` records each as soon as it runs. Those
+    `without` which the cluster runs stay as they are."""
+    members = [node for node in config.nodes if node.name not in without]
+    for member in members:
         check_ports(member, "stop what listens there, or choose others with --base-port")
         check_data_dir(member)
     if folder.existing_config() is None:
-        for member in config.nodes:  # The files of a cluster that ran here before stay.
+        for member in members:  # The files of a cluster that ran here before stay.
             with contextlib.suppress(CliError):
                 begin(member)
     folder.write_config(config)
@@ -126,7 +138,7 @@ def start_all(folder: ClusterFolder, config: ClusterConfig, *, detach: bool) -> 
     if not detach:
         state = replace(state, supervisor=identify(os.getpid()))
     folder.save(state)
-    for node in state.nodes:
+    for node in members:
         process = start_one(folder, node.name, die_with_me=not detach)
         state = state.with_process(node.name, process)
         folder.save(state)

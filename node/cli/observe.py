@@ -37,6 +37,28 @@ async def observe_all(
     return await asyncio.gather(*(_observe(address, timeout, options) for address in addresses))
 
 
+async def observe_members(options: Options) -> dict[str, View]:
+    """Query the nodes of the URL, and the members that they name; by address, those of the URL
+    first. A node of the URL may be there under another address than its own."""
+    found = await observe_all(options.addresses, options=options)
+    seen = dict(zip(options.addresses, found, strict=True))
+    up = [view for view in found if view["role"] != "down"]
+    names = {view.get("node") for view in up}
+    others = [
+        address
+        for name, address in known_members(up).items()
+        if name not in names and address not in seen
+    ]
+    return seen | dict(zip(others, await observe_all(others, options=options), strict=True))
+
+
+def known_members(up: Sequence[View]) -> dict[str, str]:
+    """Name and client address of each member, by the leader of the newest term among these, else by
+    one of the others."""
+    newest = max(up, key=lambda view: (view["role"] == "leader", view.get("term") or 0), default={})
+    return dict(newest.get("members") or {})
+
+
 async def cluster_view(
     state: ClusterState, timeout: float = OBSERVE_TIMEOUT_S, options: Options | None = None
 ) -> View:

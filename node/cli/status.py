@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from node.cli import output
 from node.cli.errors import CliError
 from node.cli.listing import Watch, repeat
-from node.cli.observe import observe_all
+from node.cli.observe import observe_members
 from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.tables import Column, number
 from node.cli.text import alarm_text, bytes_text, seconds_text
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def status(watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
-    """Show the nodes: roles, logs, lag and disks."""
+    """Show the nodes: roles, logs, lag and disks.
+
+    Asks all members that the nodes of the URL know.
+    """
     options = node_options(choose_url(url))
     if watch:
         asyncio.run(repeat(partial(_fetch, options), _draw, plain=dict, as_json=as_json))
@@ -40,7 +43,8 @@ def status(watch: Watch = False, url: Url = None, as_json: Json = False) -> None
 
 async def _fetch(options: Options) -> dict[str, Any]:
     """Ask every node. Raises CliError where none answers."""
-    nodes = merged(options.addresses, await observe_all(options.addresses, options=options))
+    seen = await observe_members(options)
+    nodes = merged(list(seen), list(seen.values()))
     if all(node["role"] == "down" for node in nodes):
         refusal = next((node["error"] for node in nodes if node.get("refused")), None)
         if refusal is not None:
@@ -75,13 +79,13 @@ def _draw(found: dict[str, Any]) -> None:
 
 
 def _without_leader(nodes: Sequence[dict[str, Any]], url: str) -> str:
-    """The reason why none of the nodes that were asked leads: maybe not all were asked."""
-    asked = {node["address"] for node in nodes}
+    """The reason why none of the nodes that were asked leads: maybe it cannot be reached."""
+    named = url.partition("://")[2].rpartition("@")[2].split(",")
     for node in sorted(nodes, key=lambda node: node.get("term", 0), reverse=True):
         name = node.get("leader")
         address = (node.get("members") or {}).get(name)
-        if address is not None and address not in asked:
-            return f"the leader is {name} at {address}, which is not in {url}: name it there too"
+        if address is not None and address not in named:
+            return f"the leader is {name} at {address}, which does not answer here"
     return "no leader: publishing and consuming wait until a majority of nodes is running"
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from node.cli.processes import wait_until
 from node.config import cluster_config, to_toml
-from tests.node.cli.local import ALL_UP, Local
+from tests.node.cli.local import ALL_UP, WAIT_S, Local
 from tests.support.users import EVERYTHING, user
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -36,6 +37,28 @@ def test_a_dead_cluster_is_started_again_node_by_node_or_at_once(here: Local) ->
     assert (again.code, again.err) == (0, "")
     assert sorted(node["role"] for node in again.json["nodes"]) == sorted(ALL_UP)
     assert here.ok("consume", "kept", "--count", "1").out == "still here\n"
+
+
+def test_a_node_that_was_removed_is_not_started_again(here: Local) -> None:
+    """Its file names it on; it would wait for ever to be heard."""
+    port = str(here.base_port)
+    here.ok("cluster", "start", "--detach", "--base-port", port)
+
+    def removed() -> bool:
+        """Refused until all nodes of a new cluster have said what they can."""
+        return here.type("member", "remove", "n3", "--yes").code == 0
+
+    assert wait_until(removed, WAIT_S)
+    here.ok("cluster", "stop")
+    again = here.process("cluster", "start", "--detach", "--json")
+    assert again.code == 0
+    assert "n3 is no member any more (fifo member remove), and is not started" in again.err
+    nodes = {node["name"]: node["state"] for node in again.json["nodes"]}
+    assert nodes == {"n1": "running", "n2": "running", "n3": "stopped"}
+    assert [one["name"] for one in here.ok("member", "list", "--json").json["members"]] == [
+        "n1",
+        "n2",
+    ]
 
 
 def test_a_cluster_with_users_starts_without_credentials_and_with(here: Local) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,15 @@ import pytest
 
 import fifo
 from fifo.client.views import view
+from node.broker.members import NOTES
+from node.cli import logged
 from node.cli.diagnosis import CHECKS, Seen, diagnose
 from node.cli.findings import Severity
-from tests.support.cluster import running
+from node.config import Address, cluster_config, to_toml
+from node.journal import notebook
+from node.journal.io.storage import OsStorage
+from node.raft import Configuration, Member, encode
+from tests.support.cluster import DEADLINE_SECONDS, LOOK_SECONDS, passed, running
 from tests.support.users import EVERYTHING, user
 
 if TYPE_CHECKING:
@@ -194,6 +201,69 @@ def test_a_token_without_an_end_has_not_ended() -> None:
     assert found == []
 
 
+MEMBERSHIP = {
+    name: {"peer": f"127.0.0.1:{7101 + 10 * i + 1}", "client": f"127.0.0.1:{7101 + 10 * i}",
+           "http": f"127.0.0.1:{7101 + 10 * i + 2}"}
+    for i, name in enumerate(("n1", "n2", "n3"))
+}  # fmt: skip
+
+
+def differences(members: dict[str, dict[str, str]], **changes: Any) -> list[tuple[str, str]]:
+    """Severity and fact of each difference of a file with three nodes."""
+    config = replace(cluster_config(3, 7100, Path("/nowhere")), **changes)
+    found = logged.compared(Path("cluster.toml"), config, members)
+    return [(str(one.severity), one.fact) for one in found]
+
+
+def test_a_file_that_differs_from_the_log_is_named_member_by_member() -> None:
+    assert differences({}) == []
+    assert differences(MEMBERSHIP) == []
+    others = {**MEMBERSHIP, "n1": MEMBERSHIP["n1"] | {"peer": "10.0.0.9:7102"}}
+    del others["n3"]
+    others["n4"] = {"peer": "10.0.0.4:1", "client": "10.0.0.4:2", "http": "10.0.0.4:3"}
+    expected = [
+        ("warning", "n1 has the peer address 127.0.0.1:7102 in this file, and 10.0.0.9:7102 in the"
+                    " log"),
+        ("warning", "n3 is in this file, and is no member by the log"),
+    ]  # fmt: skip
+    outside = [("advice", "n4 (10.0.0.4:1) is a member by the log, and not in this file")]
+    assert differences(others) == expected + outside
+    assert differences(others, join=(Address("10.0.0.4", 1),)) == expected, "it is about itself"
+
+
+def test_the_newest_view_of_the_members_is_the_one_that_holds() -> None:
+    def view(number: int, port: int) -> dict[str, Any]:
+        member = {"name": "n1", "peer": f"h:{port}", "client": "h:1", "http": "h:2"}
+        return {"membership": {"number": number, "members": [member]}}
+
+    assert logged.members_said([{}, {"membership": {}}, view(0, 1)]) == {}
+    said = logged.members_said([view(2, 7), view(3, 8), view(1, 9)])
+    assert said == {"n1": {"peer": "h:8", "client": "h:1", "http": "h:2"}}
+
+
+def test_a_stopped_node_has_noted_who_the_members_are(tmp_path: Path) -> None:
+    config = cluster_config(3, 7100, tmp_path)
+    assert logged.members_noted(config.nodes) == {}
+    for number, node in enumerate(config.nodes[:2], 1):
+        node.data_dir.mkdir(parents=True)
+        known = Configuration(number, (Member("n1", ("h", number), "h:1", "h:2", b"j"),))
+        notebook.write(OsStorage(node.data_dir), {NOTES: encode(known).hex()})
+    said = {"n1": {"peer": "h:2", "client": "h:1", "http": "h:2"}}
+    assert logged.members_noted(config.nodes) == said
+    assert not config.nodes[2].data_dir.exists()
+
+
+async def moved(client: fifo.Client, name: str, http: str) -> None:
+    """Move a member, which is refused until all nodes of a new cluster have said what they can."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while True:
+            try:
+                await client.change_members("move", name, http=http)
+                return
+            except fifo.InvalidArgument:
+                await passed(LOOK_SECONDS)
+
+
 @pytest.mark.cluster
 async def test_the_doctor_looks_at_a_real_cluster(cli: Callable[..., Done], tmp_path: Path) -> None:
     root = user("root", **EVERYTHING, operate=True)
@@ -208,8 +278,13 @@ async def test_the_doctor_looks_at_a_real_cluster(cli: Callable[..., Done], tmp_
         async with fifo.connect(f"fifo://root:root-password@{hosts}") as client:
             await client.manage_user("import")
             await client.declare(fifo.QueueSpec("orders", dead_letter="orders.dlq"))
+            await moved(client, "n2", "127.0.0.9:9")
+        file = tmp_path / "cluster.toml"
+        file.write_text(to_toml(cluster.config))
+        differs = await doctor("root:root-password", "--config", str(file))
+        assert "in this file, and 127.0.0.9:9 in the log" in differs.out
         healthy = await doctor("root:root-password")
-        assert "certificates  ok      none ends soon" in healthy.out
+        assert re.search(r"^certificates +ok +none ends soon", healthy.out, re.MULTILINE)
         assert "error" not in healthy.out
         assert healthy.code == 0
         done = await doctor("root:root-password", "--json")

@@ -53,12 +53,13 @@ CORE = ("node", "role", "term", "leader")
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Any]) -> None:
-    """Have the nodes answer this."""
+    """Have the nodes of the URL answer this, and those that they name, nothing."""
+    given = dict(zip(URL.removeprefix("fifo://").split(","), answers, strict=True))
 
-    async def observe_all(*_: object, **__: object) -> list[dict[str, Any]]:
-        return copy.deepcopy(list(answers))
+    async def observe_all(addresses: list[str], **_: object) -> list[dict[str, Any]]:
+        return copy.deepcopy([given.get(address, DOWN) for address in addresses])
 
-    monkeypatch.setattr("node.cli.status.observe_all", observe_all)
+    monkeypatch.setattr("node.cli.observe.observe_all", observe_all)
 
 
 def without(status: dict[str, Any], key: str) -> dict[str, Any]:
@@ -133,8 +134,12 @@ def test_a_leader_that_was_not_asked_is_not_a_missing_one(
     follower = {**STATUS, "role": "follower", "leader": "n3", "peers": [], "members": members}
     answering(monkeypatch, follower, DOWN)
     done = cli("status", "--url", URL)
-    expected = f"the leader is n3 at 127.0.0.1:9, which is not in {URL}: name it there too"
-    assert done.err.strip() == expected
+    assert done.err.strip() == "the leader is n3 at 127.0.0.1:9, which does not answer here"
+    assert [line.split()[:3] for line in done.out.splitlines()[1:]] == [
+        ["n1", "127.0.0.1:1", "follower"],
+        ["n2", "127.0.0.1:2", "down"],
+        ["n3", "127.0.0.1:9", "down"],
+    ]
     answering(monkeypatch, {**follower, "leader": "n2"}, DOWN)
     done = cli("status", "--url", URL)
     assert "no leader: publishing and consuming wait" in done.err
