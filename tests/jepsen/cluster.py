@@ -12,13 +12,14 @@ import dataclasses
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import fifo
 from bench.processes import Child, Household
@@ -55,6 +56,16 @@ SNAPSHOT_BYTES = 256 << 10
 configuration file may say."""
 
 
+class Rooms(Protocol):
+    """Whatever makes a disk for each node."""
+
+    def make(self, name: str) -> None:
+        """Make and mount the disk of a node."""
+
+    def remove(self, name: str) -> None:
+        """Take it away again."""
+
+
 class RunFailed(Exception):
     """The run could not be carried out: not a verdict on a history, but no run either."""
 
@@ -85,6 +96,8 @@ class Cluster:
         self.memory: list[tuple[float, str, int]] = []
         self.started = False
         self._secured = secured
+        self._authority: Authority | None = None
+        self._ca: Path | None = None
         self._options: Options | None = None
         self.mutant: str | None = None
         self.older: dict[str, Path] = {}
@@ -92,7 +105,14 @@ class Cluster:
         self.forward = True
         """Whether nodes go to today's release just now, and not back."""
         self.data: dict[str, Path] = {name: folder / "data" / name for name in self.names}
+        self.disks: Rooms | None = None
+        self.change: Any = None
+        """The change of members that is under way: `members`."""
+        self.former: list[str] = []
+        """Nodes that were removed, and may still run."""
         self.url = ""
+        """The addresses of the first nodes, all that programs are given."""
+        self._named = nodes
         self._plan: dict[str, Any] = {}
         self._ports: dict[str, str] = {}
         self._snapshots: dict[str, int] = {}
@@ -117,7 +137,9 @@ class Cluster:
     def tell(self, **changes: Any) -> None:
         """Change `cluster.json`, which programs and nodes read when they start."""
         self._plan |= changes
-        (self.folder / "cluster.json").write_text(json.dumps(self._plan, indent=1))
+        fresh = self.folder / "cluster.json.fresh"
+        fresh.write_text(json.dumps(self._plan, indent=1))
+        fresh.rename(self.folder / "cluster.json")
 
     def take_history(self) -> list[Event]:
         """The events of all processes so far, as one history, which begins anew."""
@@ -133,20 +155,23 @@ class Cluster:
     async def start(self) -> None:
         """Proxies, plan, nodes; returns with the first leader."""
         places = await self.network.start()
-        for name, node in places["nodes"].items():
+        for name, node in places.items():
             node["data"] = str(self.data[name])
         plan: dict[str, Any] = {
             "seed": self.seed,
-            **places,
+            "nodes": places,
+            "dials": self.network.dials(),
+            "files": dict.fromkeys(self.names, self.names[:]),
+            "join": {},
             "raft": dataclasses.asdict(RaftSettings(snapshot_bytes=SNAPSHOT_BYTES)),
             "limits": {"disk_low_bytes": DISK_LOW_BYTES},
-            "url": self._url([node["door"] for node in places["nodes"].values()]),
+            "url": self._first_url([node["door"] for node in places.values()]),
             "secured": self._secured,
             "slow_links": False,
         }
         self.url = plan["url"]
         self._options = from_url(self.url)
-        self._ports = {name: node["client"] for name, node in places["nodes"].items()}
+        self._ports = {name: node["client"] for name, node in places.items()}
         self._plan = plan
         self.tell()
         for name in self.names:
@@ -155,15 +180,23 @@ class Cluster:
         self.started = True
         await self.leader()
 
+    def _first_url(self, doors: list[str]) -> str:
+        if self._secured:
+            names = ",".join(f"IP:{host}" for host in self.network.hosts())
+            self._ca = certificate(self.folder / "certs", names).ca
+            self._authority = Authority(self.folder / "certs" / PEERS)
+            for name in self.names:
+                self._authority.member(name)
+        return self._url(doors)
+
     def _url(self, doors: list[str]) -> str:
         if not self._secured:
             return "fifo://" + ",".join(doors)
-        names = ",".join(f"IP:{door.rpartition(':')[0]}" for door in doors)
-        made = certificate(self.folder / "certs", names)
-        authority = Authority(self.folder / "certs" / PEERS)
-        for name in self.names:
-            authority.member(name)
-        return f"fifos://{USER}:{USER}-password@{','.join(doors)}?ca={made.ca}"
+        return f"fifos://{USER}:{USER}-password@{','.join(doors)}?ca={self._ca}"
+
+    def members_url(self) -> str:
+        """The addresses of today's members, as an operator has them."""
+        return self._url([self._plan["nodes"][name]["door"] for name in self.names])
 
     async def stop(self) -> None:
         """End all; nothing is left running."""
@@ -178,9 +211,59 @@ class Cluster:
 
     # --- nodes ------------------------------------------------------------------------------------
 
+    async def join(self) -> str:
+        """Set up one more machine, whose node knows where the members are; returns its name."""
+        self._named += 1
+        name = f"n{self._named}"
+        self.data[name] = self.folder / "data" / name
+        if self.disks is not None:
+            self.disks.make(name)
+        if self._authority is not None:
+            self._authority.member(name)
+        await self._place(name)
+        joins = [self._plan["nodes"][other]["peer"] for other in self.names]
+        self.names.append(name)
+        self.tell(
+            files=self._plan["files"] | {name: [name]}, join=self._plan["join"] | {name: joins}
+        )
+        self.start_node(name)
+        return name
+
+    async def move(self, name: str) -> dict[str, str]:
+        """Give a node that does not run other addresses, in its own file; returns them."""
+        await self._place(name)
+        node = self._plan["nodes"][name]
+        return {"peer": node["peer"], "client": node["door"], "http": node["http"]}
+
+    async def _place(self, name: str) -> None:
+        place = await self.network.join(name)
+        self._ports[name] = place["client"]
+        place["data"] = str(self.data[name])
+        self.tell(nodes=self._plan["nodes"] | {name: place}, dials=self.network.dials())
+
+    def part(self, name: str) -> None:
+        """A node is no member any more; it may go on, and has to be of no effect."""
+        self.names.remove(name)
+        self.views.pop(name, None)
+        self.former.append(name)
+
+    async def forget(self, name: str) -> None:
+        """End a former member, with its data and its place."""
+        self.former.remove(name)
+        if self.runs(name):
+            await self.kill(name)
+        await self.network.leave(name)
+        if self.disks is not None:
+            self.disks.remove(name)
+        shutil.rmtree(self.data.pop(name), ignore_errors=True)
+        self.tell(dials=self.network.dials())  # Files of others may name it on.
+
     def start_node(self, name: str, *flags: str) -> None:
-        """Start a node that does not run."""
+        """Start a node that does not run. One that has to recover has today's members in its file:
+        what it remembered may be gone."""
         if not self.runs(name):
+            if flags:
+                self.tell(files=self._plan["files"] | {name: self.names[:]})
             self.views.pop(name, None)
             changes = {"FIFO_MUTANT": self.mutant} if self.mutant else {}
             changes |= self._modules(name)
@@ -258,12 +341,15 @@ class Cluster:
             await asyncio.sleep(OBSERVE_S)
 
     async def _look(self, name: str) -> None:
+        child = self.children[name]
         try:
             view = await fifo.client.observe(
                 self._ports[name], OBSERVE_LIMIT_S, options=self._options
             )
         except (fifo.FifoError, OSError):
             self.views.pop(name, None)
+            return
+        if name not in self.names:
             return
         self.views[name] = dict(view)
         term = int(view["term"])
@@ -274,7 +360,7 @@ class Cluster:
         if snapshot > self._snapshots.get(name, 0):
             self._snapshots[name] = snapshot
             self.add("ok", "snapshot", name, node=name, index=snapshot)
-        resident = resident_bytes(self.children[name].pid)
+        resident = resident_bytes(child.pid)
         if resident:
             self.memory.append((time.monotonic(), name, resident))
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from node.broker.broker import Broker
 from node.journal.io.storage import OsFile
+from node.raft.core import Core
 from tests.sim import mutants as simulated
 
 SELDOM_S = 6.0
@@ -43,6 +44,13 @@ def due_late() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def removed_not_told() -> Iterator[None]:
+    """A removed member that comes back is not told."""
+    with patch.object(Core, "_tell_removed", lambda *_: None):
+        yield
+
+
 PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "token_not_compared": simulated.token_not_compared,
     "counts_reset": simulated.counts_reset,
@@ -50,4 +58,5 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no_floors": simulated.no_floors,
     "nothing_synced": nothing_synced,
     "due_late": due_late,
+    "removed_not_told": removed_not_told,
 }

@@ -206,9 +206,12 @@ async def slow(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]
 @asynccontextmanager
 async def far(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
     """50 ms lie between any two nodes, each way."""
-    cluster.network.far()
+    how = await cluster.network.far()
+    cluster.tell(dials=cluster.network.dials())
+    cluster.add("ok", "far", "nemesis", how=how)
     yield cluster.names
     cluster.network.heal()
+    cluster.tell(dials=cluster.network.dials())
 
 
 @asynccontextmanager

@@ -1,9 +1,9 @@
 """A real node as a process of its own: `python -m tests.jepsen.node FOLDER NAME`.
 
-Owns what a node of the suite has beyond `fifo serve`: a view of the cluster of its own (its peers'
-addresses lead through proxies), faults of its disk and jumps of its wall clock that a control file
-asks for (`nemesis/files.py` writes it), its state on SIGUSR2, and bugs put back on purpose
-(`FIFO_MUTANT`). Everything else is the node as it ships.
+Owns what a node of the suite has beyond `fifo serve`: other ways than its configuration says (to
+its peers through proxies, and from clients, who know a proxy in front of it), faults of its disk
+and jumps of its wall clock that a control file asks for (`Cluster.control` writes it), its state on
+SIGUSR2, and bugs put back on purpose (`FIFO_MUTANT`). Everything else is the node as it ships.
 """
 
 from __future__ import annotations
@@ -14,19 +14,25 @@ import errno
 import json
 import logging
 import os
+import random
 import signal
+import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fifo.machine.state.records import Queue
 from node.broker import limits
+from node.broker.connections.listener import Listener
+from node.broker.joining import Joining
 from node.broker.machine_host import MachineHost
 from node.config import (
+    Address,
     ClusterConfig,
     LimitSettings,
     NodeConfig,
@@ -36,8 +42,10 @@ from node.config import (
 )
 from node.http.server import HttpServer
 from node.journal.io.storage import OsFile, OsStorage
+from node.peers.dialing import Dialing, DialingSockets, Made
+from node.peers.transport import MemberConfig, TcpTransport
 from node.raft import boot_clock
-from node.server import Environment, Node
+from node.server import Environment, Node, identity_of
 from tests.jepsen import mutants
 from tests.support import raft_probe
 from tests.support.users import EVERYTHING, Certificate, user
@@ -182,24 +190,24 @@ class SickStorage(OsStorage):
         return sick
 
 
-def view_of(folder: Path, name: str) -> ClusterConfig:
-    """The cluster as this node sees it: its peers where their proxies listen."""
-    plan = json.loads((folder / "cluster.json").read_text())
-    nodes = []
-    for other, node in plan["nodes"].items():
-        peer = node["peer"] if other == name else plan["dials"].get(f"{name}>{other}", node["peer"])
-        nodes.append(
-            NodeConfig(
-                name=other,
-                client=parse_address(node["door"]),
-                peer=parse_address(peer),
-                http=parse_address(node["http"]),
-                data_dir=Path(node["data"]),
-            )
+def file_of(folder: Path, name: str) -> ClusterConfig:
+    """The `cluster.toml` of this node: with the nodes that it was written with, at their addresses
+    of today; one that joined lists itself alone, and where to ask."""
+    plan = plan_of(folder)
+    nodes = [
+        NodeConfig(
+            name=other,
+            client=parse_address(plan["nodes"][other]["door"]),
+            peer=parse_address(plan["nodes"][other]["peer"]),
+            http=parse_address(plan["nodes"][other]["http"]),
+            data_dir=Path(plan["nodes"][other]["data"]),
         )
+        for other in plan["files"][name]
+    ]
+    alone = plan["files"][name] == [name]
     secured: dict[str, Any] = {}
     if plan["secured"]:
-        secured["users"] = (user("suite", **EVERYTHING, monitor=True),)
+        secured["users"] = (user("suite", **EVERYTHING, monitor=True, operate=True),)
         secured["tls"] = replace(
             Certificate(folder / "certs").settings,
             peer_cert="peers/{node}.pem", peer_key="peers/{node}.key", peer_ca="peers/ca.pem",
@@ -209,26 +217,99 @@ def view_of(folder: Path, name: str) -> ClusterConfig:
         cluster_id=cluster_id_of("jepsen"),
         secret=b"a secret of the fault suite",
         nodes=tuple(nodes),
+        join=tuple(map(parse_address, plan["join"].get(name, ()))) if alone else (),
         raft=RaftSettings(**plan["raft"]),
         limits=LimitSettings(**plan["limits"]),
         **secured,
     )
 
 
-def made(folder: Path, name: str, *, recover: bool) -> Node:
-    """The node. Clients get the address of the proxy's port; the node listens behind it."""
-    config = view_of(folder, name)
+def plan_of(folder: Path) -> dict[str, Any]:
+    """What `Cluster` says of all nodes just now."""
+    return dict(json.loads((folder / "cluster.json").read_text()))
+
+
+def dialing(folder: Path, name: str) -> Callable[[str, int], Dialing]:
+    """Dials of this node, through the proxy that leads to an address where there is one."""
+
+    def through(host: str, port: int) -> Dialing:
+        address = f"{host}:{port}"
+        return Through(lambda: plan_of(folder)["dials"].get(f"{name}>{address}", address))
+
+    return through
+
+
+class Through:
+    """Dials to one member, each where the plan of the run says at that time."""
+
+    def __init__(self, where: Callable[[], str]) -> None:
+        self._where = where
+        self._sockets: DialingSockets | None = None
+        self._dialed = ""
+
+    async def connect(self, make: Callable[[], Made], tls: ssl.SSLContext | None) -> Made:
+        """As `DialingSockets` does."""
+        where = self._where()
+        if self._sockets is None or where != self._dialed:
+            self.close()
+            address = parse_address(where)
+            self._sockets, self._dialed = DialingSockets(address.host, address.port), where
+        return await self._sockets.connect(make, tls)
+
+    async def keep_one(self, ended: asyncio.Future[None]) -> None:
+        """As `DialingSockets` does."""
+        assert self._sockets is not None, "a connection is kept once there was one"
+        await self._sockets.keep_one(ended)
+
+    def close(self) -> None:
+        """As `DialingSockets` does."""
+        sockets, self._sockets = self._sockets, None
+        if sockets is not None:
+            sockets.close()
+
+
+class Behind(Listener):
+    """A client port behind a proxy, whose address is the one that clients know."""
+
+    def __init__(self, own: Address, *given: Any) -> None:
+        super().__init__(*given)
+        self._own = own
+
+    async def start(self, _host: str, _port: int) -> None:
+        await super().start(self._own.host, self._own.port)
+
+
+async def made(folder: Path, name: str, *, recover: bool) -> Node:
+    """The node. Clients get the address of the proxy's port; the node listens behind it. One that
+    joins asks first who the members are."""
+    config = file_of(folder, name)
     control = Control(folder / f"{name}.control")
+    own = parse_address(plan_of(folder)["nodes"][name]["client"])
+
+    def port(raft: MemberConfig, rng: random.Random) -> TcpTransport:
+        return TcpTransport(raft, rng=rng, dialing=dialing(folder, name))
+
+    def storage(path: Path) -> SickStorage:
+        return SickStorage(path, control)
+
+    joins = bool(config.join)
+    if joins:
+        asking = port(identity_of(config, name), random.Random())
+        me = config.node(name)
+        config = await Joining(config, me, asking).found(storage(me.data_dir))
     node = Node(
         config,
         name,
         Environment(
             clock=RatedClock(control),
             wall=control.wall,
-            storage=lambda path: SickStorage(path, control),
+            storage=storage,
+            transport=port,
+            listener=partial(Behind, own),
         ),
         http=HttpServer,
         recover=recover,
+        joins=joins,
     )
     host = node.broker.host
     host.mark_entries, host.digest_ms = MARK_ENTRIES, DIGEST_MS
@@ -236,9 +317,6 @@ def made(folder: Path, name: str, *, recover: bool) -> Node:
     node.broker.digests._wait_s = 0.0
     host.apply = Erring(host, control)  # type: ignore[method-assign]
     setattr(limits, "LEADER_MOVE_SECONDS", MOVE_S)  # noqa: B010  # of this process alone
-    _refuse_threads(control)
-    own = json.loads((folder / "cluster.json").read_text())["nodes"][name]
-    node.me = replace(node.me, client=parse_address(own["client"]))
     return node
 
 
@@ -274,7 +352,8 @@ async def live(folder: Path, name: str, *, recover: bool) -> None:
     """Until SIGTERM, or until the node cannot go on."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
-    node = made(folder, name, recover=recover)
+    _refuse_threads(Control(folder / f"{name}.control"))
+    node = await made(folder, name, recover=recover)
 
     def tell() -> None:
         path = folder / f"{name}.state"

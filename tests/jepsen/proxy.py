@@ -12,12 +12,17 @@ import contextlib
 import random
 import socket
 import struct
+import time
 from dataclasses import dataclass
+from typing import TypeAlias
 
 CHUNK_BYTES = 1 << 16
 
 LOSS_SECONDS = 0.2
 """A lost packet costs one retransmission timeout, which is this on Linux."""
+
+CHUNKS_ON_THE_WAY = 256
+"""Chunks that a slow direction holds at most (16 MiB): what comes behind waits at its sender."""
 
 REDIAL_SECONDS = 0.05
 """A connection to a port without a listener is closed after this, as on a slow network."""
@@ -34,10 +39,24 @@ class Direction:
     """Probability that a chunk waits for a retransmission."""
 
 
+_Line: TypeAlias = asyncio.Queue[tuple[float, bytes]]
+"""Chunks on their way, and when each arrives; an empty one is the end of the connection."""
+
+
 class Proxy:
     """A port that leads to another one. `there` is towards the target, `back` from it."""
 
-    def __init__(self, target: tuple[str, int], rng: random.Random) -> None:
+    def __init__(
+        self,
+        target: tuple[str, int],
+        rng: random.Random,
+        *,
+        host: str = "127.0.0.1",
+        source: str | None = None,
+    ) -> None:
+        """It listens at `host`; `source`: the address that its own connections come from."""
+        self.host = host
+        self._source = None if source is None else (source, 0)
         self.there = Direction()
         self.back = Direction()
         self._target = target
@@ -49,8 +68,8 @@ class Proxy:
         self.port = 0
 
     async def start(self) -> None:
-        """Listen on a free port of the loopback address."""
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        """Listen on a free port."""
+        self._server = await asyncio.start_server(self._accepted, self.host, 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -96,15 +115,17 @@ class Proxy:
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._passable("there")
         try:
-            onward, away = await asyncio.open_connection(*self._target)
+            onward, away = await asyncio.open_connection(*self._target, local_addr=self._source)
         except OSError:
             await asyncio.sleep(REDIAL_SECONDS)
             raise
         self._writers |= {writer: None, away: None}
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._carry(reader, away, "there"))
-                both.create_task(self._carry(onward, writer, "back"))
+                for source, sink, way in ((reader, away, "there"), (onward, writer, "back")):
+                    line: _Line = asyncio.Queue(CHUNKS_ON_THE_WAY)
+                    both.create_task(self._take(source, line, way))
+                    both.create_task(self._bring(line, sink, way))
         except* (OSError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -112,21 +133,30 @@ class Proxy:
                 self._writers.pop(one, None)
                 one.transport.abort()
 
-    async def _carry(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
-    ) -> None:
-        """Carry one direction of a connection; raises when it ends, so that the other ends too."""
+    async def _take(self, reader: asyncio.StreamReader, line: _Line, way: str) -> None:
+        """Put what comes on its way, which others are on already: each has its own delay."""
+        due = 0.0
         while data := await reader.read(CHUNK_BYTES):
             faults: Direction = getattr(self, way)
             wait = faults.delay_s + self._rng.random() * faults.jitter_s
             if self._rng.random() < faults.loss:
                 wait += LOSS_SECONDS
-            if wait:
+            due = max(due, time.monotonic() + wait)
+            await line.put((due, data))
+        await line.put((due, b""))
+
+    async def _bring(self, line: _Line, writer: asyncio.StreamWriter, way: str) -> None:
+        """Bring it, in order; raises at the end of the connection, so that the other way ends."""
+        while True:
+            due, data = await line.get()
+            wait = due - time.monotonic()
+            if wait > 0:
                 await asyncio.sleep(wait)
             await self._passable(way)
+            if not data:
+                raise ConnectionResetError("the other side has ended")
             writer.write(data)
             await writer.drain()
-        raise ConnectionResetError("the other side has ended")
 
     async def _passable(self, way: str) -> None:
         while getattr(self, way).cut:

@@ -50,18 +50,33 @@ class Disks:
     """A file system of its own for each node's data, for as long as this context lasts."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        cluster.data = {name: cluster.folder / "disks" / name / "data" for name in cluster.names}
+        self._folder = cluster.folder / "disks"
+        self._data = cluster.data
+        self._made: list[str] = []
+        cluster.disks = self
 
     def __enter__(self) -> None:
-        for name in self._cluster.names:
-            where = self._cluster.folder / "disks" / name
-            where.mkdir(parents=True)
-            image = where.with_suffix(".img")
-            with image.open("wb") as file:
-                file.truncate(DISK_BYTES)
-            _do("mkfs.ext4", "-q", "-F", str(image))
-            _do("mount", "-o", "loop", str(image), str(where))
+        for name in self._data:
+            self.make(name)
+
+    def make(self, name: str) -> None:
+        """Make and mount the disk of a node."""
+        where = self._folder / name
+        where.mkdir(parents=True)
+        image = where.with_suffix(".img")
+        with image.open("wb") as file:
+            file.truncate(DISK_BYTES)
+        _do("mkfs.ext4", "-q", "-F", str(image))
+        _do("mount", "-o", "loop", str(image), str(where))
+        self._data[name] = where / "data"
+        self._made.append(name)
+
+    def remove(self, name: str) -> None:
+        """Take it away again."""
+        where = self._folder / name
+        _do("umount", str(where))
+        where.with_suffix(".img").unlink()
+        self._made.remove(name)
 
     def __exit__(
         self,
@@ -69,10 +84,8 @@ class Disks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for name in self._cluster.names:
-            where = self._cluster.folder / "disks" / name
-            _do("umount", str(where))
-            where.with_suffix(".img").unlink()
+        for name in self._made[:]:
+            self.remove(name)
 
 
 def keep(cluster: Cluster) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import Household
-from tests.jepsen import checkers, images, insides, rooted, upgrading
+from tests.jepsen import checkers, images, insides, members, rooted, upgrading
 from tests.jepsen.checkers import Violation
 from tests.jepsen.cluster import Cluster, RunFailed, until
 from tests.jepsen.history import Event, line_of
@@ -132,7 +132,7 @@ def all_faults() -> dict[str, Fault]:
 
 def known_faults() -> dict[str, Fault]:
     """Those that can be done here: without rights, and with them where we have them."""
-    return {**FAULTS, **insides.FAULTS, **images.FAULTS, **rooted.available()}
+    return {**FAULTS, **insides.FAULTS, **images.FAULTS, **members.FAULTS, **rooted.available()}
 
 
 async def run(plan: Plan, folder: Path) -> Result:
@@ -250,7 +250,9 @@ async def _go_wrong(
 
 
 async def _all_up(cluster: Cluster) -> None:
-    """Every node runs and answers: a fault on top of one that still starts would be two."""
+    """Every node runs and answers, and no change of members is under way: a fault on top of what
+    is still on its way would be two."""
+    await members.ended(cluster)
     for name in cluster.names:
         cluster.start_node(name)
     for name in cluster.names:
@@ -286,6 +288,8 @@ async def _heal(cluster: Cluster) -> None:
     cluster.views.clear()
     leader = await cluster.leader()
     cluster.add("ok", "leader", leader, node=leader, term=max(term, cluster.term()))
+    await members.ended(cluster)
+    await members.dismissed(cluster)
     for name in cluster.names:
         await cluster.bring_up(name)
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.jepsen.proxy import Direction, Proxy
+from tests.jepsen.network import FAR_S, Links
+from tests.jepsen.proxy import CHUNK_BYTES, Direction, Proxy
 from tests.support.cluster import passed, within
 
 SHORT_S = 0.15
+
+MANY_BYTES = 64 * CHUNK_BYTES
+"""Each 50 ms for itself they would take 3.2 s."""
 
 
 @asynccontextmanager
@@ -42,6 +47,48 @@ async def test_bytes_go_through_in_order() -> None:
         sent = bytes(range(256)) * 40
         writer.write(sent)
         assert await within(reader.readexactly(len(sent))) == sent
+
+
+async def test_a_far_link_takes_its_time_each_way_and_what_follows_is_on_its_way_meanwhile() -> (
+    None
+):
+    async with echo() as (proxy, reader, writer):
+        proxy.there = proxy.back = Direction(delay_s=FAR_S)
+        began = time.monotonic()
+        sent = random.Random(1).randbytes(MANY_BYTES)
+        writer.write(sent)
+        assert await within(reader.readexactly(len(sent))) == sent
+        took = time.monotonic() - began
+        assert took >= 2 * FAR_S
+        assert took < MANY_BYTES / CHUNK_BYTES * FAR_S, "chunks wait for each other"
+
+
+async def test_a_cut_holds_whichever_of_two_nodes_dials() -> None:
+    links, heard = Links(random.Random(1)), asyncio.Queue[bytes]()
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.put_nowait(await reader.readexactly(1))
+        writer.close()
+
+    nodes = {name: await asyncio.start_server(hear, "127.0.0.1", 0) for name in ("n1", "n2")}
+    peers = {name: "127.0.0.1:%d" % one.sockets[0].getsockname()[1] for name, one in nodes.items()}
+    for name, peer in peers.items():
+        await links.join(name, peer)
+    try:
+        for sender, receiver in (("n1", "n2"), ("n2", "n1")):
+            links.cut(sender, receiver)
+            host, port = links.dials()[f"{sender}>{peers[receiver]}"].split(":")
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"a")
+            await passed(SHORT_S)
+            assert heard.empty()
+            links.heal()
+            assert await within(heard.get()) == b"a"
+            writer.close()
+    finally:
+        await links.stop()
+        for one in nodes.values():
+            one.close()
 
 
 @pytest.mark.parametrize("way", ["there", "back"])

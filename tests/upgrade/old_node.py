@@ -30,7 +30,9 @@ def view_of(plan: dict[str, Any], name: str) -> ClusterConfig:
     """The cluster as this node sees it: its peers where their proxies listen."""
     nodes = []
     for other, node in plan["nodes"].items():
-        peer = node["peer"] if other == name else plan["dials"].get(f"{name}>{other}", node["peer"])
+        peer = node["peer"]
+        if other != name:
+            peer = plan["dials"].get(f"{name}>{peer}", peer)
         nodes.append(
             NodeConfig(
                 name=other,
