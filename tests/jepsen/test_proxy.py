@@ -49,7 +49,7 @@ async def test_bytes_go_through_in_order() -> None:
         assert await within(reader.readexactly(len(sent))) == sent
 
 
-async def test_a_far_link_takes_its_time_each_way_and_what_follows_is_on_its_way_meanwhile() -> (
+async def test_a_far_link_takes_its_time_each_way_and_nothing_waits_for_what_is_before_it() -> (
     None
 ):
     async with echo() as (proxy, reader, writer):
@@ -71,7 +71,7 @@ async def test_a_cut_holds_whichever_of_two_nodes_dials() -> None:
         writer.close()
 
     nodes = {name: await asyncio.start_server(hear, "127.0.0.1", 0) for name in ("n1", "n2")}
-    peers = {name: "127.0.0.1:%d" % one.sockets[0].getsockname()[1] for name, one in nodes.items()}
+    peers = {name: f"127.0.0.1:{one.sockets[0].getsockname()[1]}" for name, one in nodes.items()}
     for name, peer in peers.items():
         await links.join(name, peer)
     try:
