@@ -44,7 +44,7 @@ HUNTS = (
     _hunt("token_not_compared", "lock", "client_pause", "S3 S4 S5 L", 3),
     _hunt("confirms_early", "queue", "partition pause_then_kill", "S1", 5),
     _hunt("due_late", "lock", "", "S8 S9", 2, 12.0),
-    _hunt("removed_not_told", "queue", "replace", "V1", 3, 8.0),
+    _hunt("removed_unanswered", "queue", "replace", "V1", 3, 8.0),
     _hunt("no_floors", "long", "kill pause_then_kill", "S4 S9 L", 5, 16.0),
 )
 

@@ -45,8 +45,8 @@ def due_late() -> Iterator[None]:
 
 
 @contextmanager
-def removed_not_told() -> Iterator[None]:
-    """A removed member that comes back is not told."""
+def removed_unanswered() -> Iterator[None]:
+    """A removed member that comes back has no answer."""
     with patch.object(Core, "_tell_removed", lambda *_: None):
         yield
 
@@ -58,5 +58,5 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no_floors": simulated.no_floors,
     "nothing_synced": nothing_synced,
     "due_late": due_late,
-    "removed_not_told": removed_not_told,
+    "removed_unanswered": removed_unanswered,
 }

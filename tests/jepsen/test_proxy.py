@@ -49,9 +49,7 @@ async def test_bytes_go_through_in_order() -> None:
         assert await within(reader.readexactly(len(sent))) == sent
 
 
-async def test_a_far_link_takes_its_time_each_way_and_nothing_waits_for_what_is_before_it() -> (
-    None
-):
+async def test_a_far_link_takes_its_time_and_nothing_waits_for_what_is_before_it() -> None:
     async with echo() as (proxy, reader, writer):
         proxy.there = proxy.back = Direction(delay_s=FAR_S)
         began = time.monotonic()
