@@ -212,7 +212,7 @@ async def dismissed(cluster: Cluster) -> None:
     """
     for name in cluster.former[:]:
         cluster.signal(name, signal.SIGCONT)
-        cluster.start_node(name)  # One that was down comes back, and is told.
+        cluster.start_node(name)  # One that was down comes back, and is answered.
         log = cluster.children[name].log
         if not await until(lambda log=log: REMOVED in log.read_text(errors="replace"), KNOWS_S):  # type: ignore[misc]
             raise RunFailed(f"{name} was removed, and does not know it")

@@ -51,7 +51,7 @@ HUNTS = (
 
 def broken(hunt: Hunt, seed: int, folder: Path) -> set[str]:
     """Which of the rules that its mutant breaks a run with this seed saw broken. One that could not
-    be carried out to its end broke V1 alone: messages are missing then that nobody waited for."""
+    be carried out to its end broke V1 alone: messages are missing then that no drain waited for."""
     plan = replace(hunt.plan, seed=seed)
     result: Result = asyncio.run(run(plan, folder / f"mutant-{plan.mutant}-{seed}"))
     if result.failed:

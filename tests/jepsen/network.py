@@ -77,7 +77,7 @@ class Links:
         }
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Nothing of one reaches the other any more, whoever has dialed."""
+        """Nothing of one reaches the other any more, whichever of them has dialed."""
         for key, way in (((sender, receiver), "there"), ((receiver, sender), "back")):
             if key in self._proxies:
                 getattr(self._proxies[key], way).cut = True

@@ -225,7 +225,7 @@ def file_of(folder: Path, name: str) -> ClusterConfig:
 
 
 def plan_of(folder: Path) -> dict[str, Any]:
-    """What `Cluster` says of all nodes just now."""
+    """Read what `Cluster` says of all nodes just now."""
     return dict(json.loads((folder / "cluster.json").read_text()))
 
 

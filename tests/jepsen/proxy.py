@@ -54,7 +54,7 @@ class Proxy:
         host: str = "127.0.0.1",
         source: str | None = None,
     ) -> None:
-        """It listens at `host`; `source`: the address that its own connections come from."""
+        """`host`: where it listens; `source`: the address that its own connections come from."""
         self.host = host
         self._source = None if source is None else (source, 0)
         self.there = Direction()
