@@ -352,7 +352,11 @@ def flip_amid(data: Path, rng: random.Random) -> str:
 
 def overwrite(data: Path, rng: random.Random) -> str:
     """Damage one file of a journal in one of the ways that disks do; says what was done."""
-    files = sorted(path for path in data.iterdir() if path.name != "lock" and path.stat().st_size)
+    files = sorted(
+        path
+        for path in data.iterdir()
+        if path.is_file() and path.name != "lock" and path.stat().st_size
+    )
     path = rng.choice(files)
     content = bytearray(path.read_bytes())
     written = len(bytes(content).rstrip(b"\0")) or 1

@@ -13,7 +13,7 @@ from node.journal.io.storage import OsStorage
 from tests.jepsen.checkers.sometimes import sometimes
 from tests.jepsen.history import Event
 from tests.jepsen.images import TAIL_BYTES, copy_of, forget_tail, set_back
-from tests.jepsen.nemeses import flip_amid
+from tests.jepsen.nemeses import flip_amid, overwrite
 from tests.support.journals import ONE_SEGMENT, fill, open_journal
 
 
@@ -52,6 +52,15 @@ def test_a_tail_that_was_never_there_is_a_torn_write_and_entries_are_missing(
     again = open_journal(OsStorage(data), limits=ONE_SEGMENT)
     assert 0 < again.log.last_index < last
     again.close()
+
+
+def test_damage_is_done_to_a_file_and_never_to_a_folder_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "lines").write_text("kept")
+    for seed in range(8):
+        (tmp_path / "synced").write_text("whole")
+        assert "synced" in overwrite(tmp_path, random.Random(seed))
+    assert (tmp_path / "audit" / "lines").read_text() == "kept"
 
 
 def test_an_image_that_is_put_back_keeps_the_lock_file_by_which_a_copy_is_known(
