@@ -92,7 +92,7 @@ def _members(path: Path, settings: ClusterConfig) -> Iterator[Finding]:
     if len(nodes) > 1 and len(nodes) % 2 == 0:
         fact = f"{len(nodes)} nodes tolerate no more losses than {len(nodes) - 1}"
         yield advice("members", place, fact, "use an odd number of [[node]] sections")
-    if len(nodes) == 1:
+    if len(nodes) == 1 and not settings.join:
         fact = "a single node: nothing is replicated, and a lost disk loses everything"
         yield advice("members", place, fact, "use three [[node]] sections on three machines")
     for node in nodes if len(nodes) > 1 else ():

@@ -132,6 +132,32 @@ def test_the_unit_and_the_package_agree_with_the_command_line() -> None:
         assert run("sh", "-n", DEPLOY / script).returncode == 0
 
 
+def test_a_machine_that_joins_starts_from_the_example(tmp_path: Path) -> None:
+    """By the unit as it is: the file says where the members are, and that they are not in it."""
+    example = DEPLOY / "systemd" / "cluster.join.toml"
+    path = Path(shutil.copy(example, tmp_path / "cluster.toml"))
+    (tmp_path / "cluster.secret").write_text("only members know this\n")
+    for one in (path, tmp_path / "cluster.secret"):
+        one.chmod(0o640)
+    settings = load_config(path)
+    assert [str(address) for address in settings.join] == [f"10.0.0.{n}:7102" for n in (1, 2, 3)]
+    (node,) = settings.nodes
+    assert f"fifo@{node.name}" in example.read_text()
+    unit = (DEPLOY / "systemd" / "fifo@.service").read_text()
+    assert str(node.data_dir).startswith(
+        next(one for one in unit.splitlines() if one.startswith("WorkingDirectory=")).split("=")[1]
+    )
+    found = check_file(path, settings, [])
+    assert {one.severity for one in found} <= {Severity.WARNING}, "TLS is left to the operator"
+    assert not any("a single node" in one.fact for one in found), "it is about itself alone"
+    other = (
+        path.read_text().partition("[[node]]")[2].replace('"n4"', '"n5"').replace("0.4:", "0.5:")
+    )
+    path.write_text(f"{path.read_text()}\n[[node]]{other.replace('fifo/data', 'fifo/data5')}")
+    _, problems = examine(path)
+    assert "a node that joins lists itself alone" in str(problems[0])
+
+
 def test_what_the_launcher_starts_finds_the_package_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
