@@ -77,13 +77,17 @@ class Host:
         self.program.run(self._main(self.program))
 
     async def _main(self, program: Program) -> None:
-        self.node = self.node_class(self._config, self.name, self._environment(program))
-        self.made(self.node)
         try:
+            self.node = await self.make(self._environment(program))
+            self.made(self.node)
             await self.node.start()
             await self.node.run()
         except (NodeStopped, RaftError) as error:
             self.ended(error)
+
+    async def make(self, environment: Environment) -> Node:
+        """Make the node that is to run now."""
+        return self.node_class(self._config, self.name, environment)
 
     def made(self, node: Node) -> None:
         """Look at a node before it starts."""

@@ -14,7 +14,11 @@ from node.raft import Journal
 from tests.support import raft_probe
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from node.raft import Configuration
     from node.server import Node
+    from tests.sim.hosts import Host
     from tests.sim.world import World
 
 DIGEST_EVERY = 40
@@ -26,6 +30,10 @@ LATE_MS = 250
 
 IN_PLACE_SECONDS = 1.0
 """After this term without a fault, a leader has handled all that fell due before its election."""
+
+LOOKED_AT = 200
+"""Entries that were applied last, of which a new leader has to have all: who lacks an older one
+lacks these too."""
 
 COMMIT_SECONDS = 0.1
 """A leader whose entries wait for longer than this is not in place: what is late, commits delay."""
@@ -45,6 +53,92 @@ class RaftChecks:
         self._in_place: tuple[str, int, float] = ("", 0, 0.0)
         self._commits: tuple[int, float] = (0, 0.0)
         self.digests_compared = 0
+        self.newest: Configuration | None = None
+        """The newest configuration that is known to be committed; None: the log has none."""
+        self._terms: dict[int, int] = {}
+        self._owed: dict[str, list[int]] = {}
+
+    # --- members and their disks ---
+
+    @property
+    def members(self) -> Collection[str]:
+        """The voters by the newest configuration that is committed, or all that there are."""
+        voters = self._world.config.nodes if self.newest is None else self.newest.voters
+        return [one.name for one in voters]
+
+    def loses(self, host: Host) -> None:
+        """The disk of a host is about to lose something: what it has promised stands, and counts as
+        a copy until it has got that back."""
+        end = min(self._durable_end(host), max(self._entries, default=0))
+        self._owed.setdefault(host.name, []).append(end)
+
+    def lacks(self, host: Host) -> bool:
+        """Whether a host has not got back yet what its disk has lost."""
+        owed = max(self._owed.get(host.name, ()), default=0)
+        raft = None if host.node is None else raft_probe.raft_of(host.node)
+        if not owed:
+            return False
+        if raft is None or raft.waits_for() is not None or raft_probe.synced_end(raft) < owed:
+            return True
+        del self._owed[host.name]
+        return False
+
+    def _durable_end(self, host: Host) -> int:
+        raft = None if host.node is None else raft_probe.raft_of(host.node)
+        if raft is not None:
+            return raft_probe.synced_end(raft)
+        return self._on_disk(host.name, host.incarnation)
+
+    def _note_configuration(self, node: Node) -> None:
+        """Know the newest configuration that is committed: of each number there is one."""
+        raft = raft_probe.raft_of(node)
+        if raft is None:
+            return
+        found = raft_probe.configuration_at(raft, raft.commit_index)
+        newest = self.newest
+        if found.number and newest is not None and found.number == newest.number:
+            if found != newest:
+                self._world.fail(f"R2: two configurations {found.number} were committed")
+        elif newest is None or found.number > newest.number:
+            self.newest = found if found.number else newest
+
+    def counts(self) -> None:
+        """No removed member, unknown journal or copy of files counts with any leader."""
+        for host in self._world.hosts.values():
+            raft = None if host.running is None else raft_probe.raft_of(host.running)
+            if raft is None or raft.role != "leader":
+                continue
+            for name, (journal, open_id) in raft_probe.counted(raft).items():
+                if self.newest is not None and self.newest.was_removed(journal):
+                    self._world.fail(f"I1: {name} was removed, and counts with {host.name}")
+                other = self._world.hosts[name]
+                own = None if other.node is None else raft_probe.raft_of(other.node)
+                papers = None if own is None else raft_probe.journal(own).passport
+                if papers is None or papers.open_id != open_id:
+                    continue  # Another process of it is gone, and that is not known there yet.
+                if self.lacks(other):
+                    self._world.fail(
+                        f"I2: {name} lacks what it promised, and counts with {host.name}"
+                    )
+
+    def _leads(self, name: str) -> None:
+        """A new leader is a voter, was not removed, and has all that was applied before."""
+        node = self._world.hosts[name].node
+        raft = None if node is None else raft_probe.raft_of(node)
+        if raft is None:
+            return
+        log, papers = raft_probe.journal(raft).log, raft_probe.journal(raft).passport
+        if name not in [one.name for one in raft.configuration.voters]:
+            self._world.fail(f"I3: {name} leads, and is no voter of {raft.configuration}")
+        if papers and self.newest is not None and self.newest.was_removed(papers.journal):
+            self._world.fail(f"I1: {name} leads, and was removed")
+        for index, term in list(self._terms.items())[-LOOKED_AT:]:
+            if term >= raft.term or index < log.first_index:
+                continue
+            if index > log.last_index or log.term_at(index) != term:
+                self._world.fail(f"R4: {name} leads without entry {index}, which was applied")
+
+    # --- the log ---
 
     def role(self, name: str, incarnation: int, role: str, term: int) -> None:
         """R1: one leader per term, and a process that starts anew is another."""
@@ -53,6 +147,7 @@ class RaftChecks:
         known = self._leaders.setdefault(term, (name, incarnation))
         if known != (name, incarnation):
             self._world.fail(f"R1: {known} and {(name, incarnation)} lead term {term}")
+        self._leads(name)
 
     def late(self, name: str, seconds: float) -> None:
         """S9: a lock ended so late, by the clock of the node that ended it."""
@@ -115,37 +210,46 @@ class RaftChecks:
             self._world.fail(f"R2: {name} applied another entry at {index} than was applied before")
         machine = node.broker.host.machine
         first = index not in self._digests
+        if first:
+            self._note_configuration(node)
+            self.counts()
         if index % DIGEST_EVERY:
             self._digests.setdefault(index, b"")
             if first:
-                self._durable(index)
+                self._durable(index, node)
             return first
         digest = machine.digest()
         if first:
             self._digests[index] = digest
             invariants.check(machine.state)
-            self._durable(index)
+            self._durable(index, node)
         else:
             self.digests_compared += 1
             if self._digests[index] != digest:
                 self._world.fail(f"S12: {name} has another state at {index} than was seen before")
         return first
 
-    def _durable(self, index: int) -> None:
-        """R3: what is applied is on a majority of disks, not of page caches."""
-        hosts = list(self._world.hosts.values())
-        copies = 0
-        for host in hosts:
-            node = host.node
-            raft = None if node is None else raft_probe.raft_of(node)
-            if raft is not None:
-                copies += raft_probe.journal(raft).log.synced_index >= index
-            elif not host.alive:
-                copies += self._on_disk(host.name, host.incarnation) >= index
-            else:
-                copies += 1  # It starts just now: what it reads is what it had.
-        if copies <= len(hosts) // 2:
-            self._world.fail(f"R3: entry {index} is applied with {copies} durable copies")
+    def _durable(self, index: int, node: Node) -> None:
+        """R3: what is applied is on a majority of disks, not of page caches: of the voters by the
+        configuration of that entry, or by one of those that were appended behind it."""
+        raft = raft_probe.raft_of(node)
+        if raft is None:
+            return  # It starts just now, and applies what others have committed.
+        self._terms[index] = raft_probe.journal(raft).log.term_at(index)
+        copies = []
+        for names in raft_probe.voters_since(raft, index):
+            copies.append(sum(self._has(self._world.hosts[name], index) for name in names))
+            if 2 * copies[-1] > len(names):
+                return
+        self._world.fail(f"R3: entry {index} is applied with {copies} durable copies")
+
+    def _has(self, host: Host, index: int) -> bool:
+        """Whether a host's disk has an entry, or had it and has not got it back yet."""
+        if any(end >= index for end in self._owed.get(host.name, ())):
+            return True
+        if host.alive and (host.node is None or raft_probe.raft_of(host.node) is None):
+            return True  # It starts just now: what it reads is what it had.
+        return self._durable_end(host) >= index
 
     def _on_disk(self, name: str, incarnation: int) -> int:
         """The last entry on the disk of a node that does not run."""

@@ -14,14 +14,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from node.broker.joining import Joining
 from node.raft import Inline, JournalLimits, TransferRefused
-from node.server import Node, NodeStopped
+from node.server import Environment, Node, NodeStopped, identity_of
+from node.table import ConfigError
 from node.testing import hosts
 from node.testing.disk import PowerCut
 from tests.support import raft_probe
 
 if TYPE_CHECKING:
+    from node.config import ClusterConfig
     from tests.sim.world import World
+
+
+START_AGAIN_SECONDS = 0.5
+"""For an operator to read why a process did not start."""
 
 
 class SlowDisk:
@@ -66,12 +73,17 @@ class Host(hosts.Host):
     # So small that most bodies come from the disk, and files are dropped and compacted.
     journal_limits = JournalLimits(segment_bytes=32_768, cache_bytes=4_096)
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, config: ClusterConfig | None = None) -> None:
+        """`config`: what the file of this machine says, where that is not what all others say."""
         self.world = world
         super().__init__(
-            world.loop, world.network, world.config, name, world.chance,
+            world.loop, world.network, world.config if config is None else config, name,
+            world.chance,
             rate=world.rng.uniform(0.98, 1.02), offset=world.rng.uniform(0.0, 1e5),
         )  # fmt: skip
+        self._before = self._config
+        self.recovers = False
+        """Whether its operator starts it with --recover next."""
         self.disk_failed = False
         self.sync_seconds = 0.0
         """Mean duration of a sync; on the loop it is instantaneous, and only measured as this."""
@@ -87,6 +99,36 @@ class Host(hosts.Host):
             self.read_seconds = 0.0
         super().start()
 
+    @property
+    def config(self) -> ClusterConfig:
+        """What the file of this machine says."""
+        return self._config
+
+    def rewrite(self, config: ClusterConfig) -> None:
+        """Have the file of this machine say something else: its next start reads that."""
+        self._before, self._config = self._config, config
+
+    async def make(self, environment: Environment) -> Node:
+        """See `hosts.Host`; one that joins asks first who the members are, as `fifo serve` does."""
+        joins = bool(self._config.join)
+        config = await self._found(environment) if joins else self._config
+        recover, self.recovers = self.recovers, False
+        return Node(config, self.name, environment, recover=recover, joins=joins)
+
+    async def _found(self, environment: Environment) -> ClusterConfig:
+        """The members. A node whose file names another address than they know is refused where it
+        has not noted the members yet: its operator puts the address back, and moves it later."""
+        while True:
+            config, storage = self._config, self.storage.for_process()
+            port = environment.transport(identity_of(config, self.name), environment.rng)
+            try:
+                return await Joining(config, config.node(self.name), port).found(storage)
+            except ConfigError as error:
+                self.world.happened("start refused")
+                self.world.note(f"{self.name} does not start: {error}")
+                self.rewrite(self._before)
+                await asyncio.sleep(START_AGAIN_SECONDS)
+
     def made(self, node: Node) -> None:
         """See `World.watch`."""
         self.world.watch(self, node)
@@ -98,6 +140,8 @@ class Host(hosts.Host):
             self.world.happened("gave its journal up")
             self.kill()
             self.start()
+            return
+        if self.world.disks.ended(self, error):
             return
         if not self.disk_failed:
             raise error

@@ -34,13 +34,16 @@ from node.broker.lock_clock import LockClock
 from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.publishing import Publishing
 from node.broker.requests.renewal import Renewals
+from node.raft import RaftNode
+from node.raft.core import Core
 from node.testing.disk import SimFile
 from tests.mutants.hunting import Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_sessions
 from tests.sim import held_locks, test_expiries, test_renewals, test_slow_reads
-from tests.sim.plan import Consuming, Fault, Plan, basic
+from tests.sim.plan import Consuming, Fault, Plan, basic, disks, members
 from tests.sim.run import run
+from tests.support import identity_mutants, member_mutants, repair_mutants
 from tests.support.cluster import running
 
 
@@ -235,6 +238,11 @@ def skips_looks() -> Iterator[None]:
         yield
 
 
+def core(mutant: type[Core]) -> Switch:
+    """Have every member run without one of the rules of raft.md."""
+    return partial(patch.object, RaftNode, "core_class", mutant)
+
+
 # --- schedules for what chance finds too seldom ---------------------------------------------------
 
 
@@ -296,6 +304,15 @@ def outliving(seed: int) -> Plan:
     return Plan(seed, 3, (30, 30), (late, late, late), max_deliveries=20, faults=())
 
 
+def lying(seed: int) -> Plan:
+    """A disk lies while messages are published, and then loses its power."""
+    faults = (
+        Fault(1.5, "disk_lies", f"n{seed % 3 + 1}"),
+        Fault(4.0 + 0.1 * seed, "disk_was_lying", f"n{seed % 3 + 1}"),
+    )
+    return Plan(seed, 3, (45, 45), (_QUICK,), max_deliveries=20, faults=faults)
+
+
 SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
     ("lock token not compared on ack", token_not_compared, Search(0, 10, overdue)),
     ("nothing is fsynced", nothing_synced, Search(3, 20)),
@@ -312,6 +329,32 @@ SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
     ("delivery count reset at fail-over", counts_reset, Search(2, 20)),
     ("what is due is looked for too seldom", seldom_looks, Search(0, 10, outliving)),
     ("lock clock skips looks", skips_looks, Search(3, 10, outliving)),
+    (
+        "a leader ends the changes of members that it began itself alone",
+        core(member_mutants.LeavesChangesOfOthers),
+        Search(0, 10, members),
+    ),
+    (
+        "a node goes by the members of its file",
+        core(member_mutants.ForgetsConfigurations),
+        Search(4, 20, members),
+    ),
+    (
+        "a journal counts that no member knows",
+        core(identity_mutants.CountsUnknownJournals),
+        Search(11, 20, disks),
+    ),
+    (
+        "what a disk that lies has acknowledged is not remembered",
+        core(identity_mutants.ForgetsAcknowledgements),
+        Search(2, 10, lying),
+    ),
+    ("a flipped bit is not looked for", core(repair_mutants.ReadsNothing), Search(1, 10, disks)),
+    (
+        "a damaged entry is not asked of the others",
+        core(repair_mutants.AsksNobody),
+        Search(5, 20, disks),
+    ),
 )
 """The rule each breaks, the switch that breaks it, and the runs that must find it."""
 

@@ -123,6 +123,45 @@ MORE_KINDS: dict[str, tuple[int, str]] = {
 """The same of kinds that came later: drawn separately, so that the rest of a seed's plan stays."""
 
 
+MEMBER_KINDS: dict[str, tuple[int, str]] = {
+    "member_add": (5, ""),
+    "member_remove": (3, ""),
+    "member_remove_leader": (2, ""),
+    "member_replace": (3, ""),
+    "member_replace_leader": (2, ""),
+    "member_replace_dead": (3, ""),
+    "member_move": (2, ""),
+    "member_undo": (1, ""),
+    "kill_leader": (6, "restart"),
+    "power_leader": (2, "restart"),
+    "kill": (2, "restart"),
+    "isolate_leader": (2, "heal"),
+    "break": (2, ""),
+}
+"""What an operator asks for, and what befalls nodes amid it."""
+
+DISK_KINDS: dict[str, tuple[int, str]] = {
+    "disk_image": (6, ""),
+    "disk_set_back": (4, ""),
+    "disk_wiped": (3, ""),
+    "disk_copied": (2, ""),
+    "disk_rots": (5, ""),
+    "disk_rots_cold": (2, ""),
+    "disk_lies": (4, ""),
+    "disk_was_lying": (5, ""),
+    "kill_leader": (2, "restart"),
+    "kill": (2, "restart"),
+    "power": (2, "restart"),
+    "break": (1, ""),
+}
+"""What becomes of disks, each where its members' promises stand (`wrong_disks.py`)."""
+
+
+def is_of_operators(fault: Fault) -> bool:
+    """Whether it is a change of the members, or of what is on a disk."""
+    return fault.kind.startswith(("member", "disk")) and fault.kind not in KINDS
+
+
 def draw(seed: int) -> Plan:
     """The plan of a seed: the basic one, and what is drawn on top of it."""
     plan = basic(seed)
@@ -161,7 +200,54 @@ def led(seed: int) -> Plan:
     return replace(plan, consumers=tuple(consumers))
 
 
-PLANS: dict[str, Callable[[int], Plan]] = {"drawn": draw, "sharing": sharing, "led": led}
+def members(seed: int) -> Plan:
+    """A seed's plan in which members change, and few other things go wrong."""
+    return _operated(seed, "members", MEMBER_KINDS, (1, 3, 3, 3, 5), (1.0, 1.5, 2.0), joined=2)
+
+
+def disks(seed: int) -> Plan:
+    """A seed's plan in which disks go wrong, one at a time."""
+    return _operated(seed, "disks", DISK_KINDS, (3, 3, 5), (2.0, 3.0))
+
+
+def operated(seed: int) -> Plan:
+    """A seed's plan with all that there is: what is drawn everywhere, and both of these."""
+    rng = random.Random(f"operated {seed}")
+    kinds = MEMBER_KINDS | DISK_KINDS
+    plan = replace(draw(seed), lasting=())
+    names = [f"n{place + 1}" for place in range(plan.nodes)]
+    more = _faults(rng, names, ["p1"], kinds, paces=(0.7, 1.5))
+    return replace(plan, faults=_sorted((*plan.faults, *more)))
+
+
+def _operated(
+    seed: int,
+    what: str,
+    kinds: dict[str, tuple[int, str]],
+    counts: tuple[int, ...],
+    paces: tuple[float, ...],
+    joined: int = 0,
+) -> Plan:
+    """`joined`: faults hit so many of the machines too that come later."""
+    rng = random.Random(f"{what} {seed}")
+    plan = basic(seed, rng.choice(counts))
+    names = [f"n{place + 1}" for place in range(plan.nodes + joined)]
+    faults = _faults(rng, names, ["p1"], kinds, paces=paces)
+    return replace(plan, faults=faults, lasting=())
+
+
+def _sorted(faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: fault.at))
+
+
+PLANS: dict[str, Callable[[int], Plan]] = {
+    "drawn": draw,
+    "sharing": sharing,
+    "led": led,
+    "members": members,
+    "disks": disks,
+    "operated": operated,
+}
 """Kinds of plans, by the name under which their seeds are reported."""
 
 
@@ -216,12 +302,16 @@ def _lasting(rng: random.Random, nodes: int) -> tuple[Fault, ...]:
 
 
 def _faults(
-    rng: random.Random, names: list[str], clients: list[str], known: dict[str, tuple[int, str]]
+    rng: random.Random,
+    names: list[str],
+    clients: list[str],
+    known: dict[str, tuple[int, str]],
+    paces: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 4.0),
 ) -> tuple[Fault, ...]:
     # Each seed has its own mixture: what is rare among everything is common where little else is.
     kinds = [kind for kind in known if rng.random() < 0.4] or list(known)
     weights = [known[kind][0] for kind in kinds]
-    pace = rng.choice((0.0, 0.5, 1.0, 2.0, 4.0))
+    pace = rng.choice(paces)
     faults: list[Fault] = []
     at = FIRST_FAULT_SECONDS
     while pace and at < FAULT_SECONDS:
@@ -235,7 +325,7 @@ def _faults(
             end = at + rng.choice((0.05, 0.5, 1.5, 3.0)) * (0.5 + rng.random())
             faults.append(Fault(round(end, 4), known[kind][1], node, other))
         at += rng.expovariate(pace)
-    return tuple(sorted(faults, key=lambda fault: fault.at))
+    return _sorted(tuple(faults))
 
 
 def cut(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:

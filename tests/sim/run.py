@@ -19,11 +19,15 @@ from tests.sim.plan import FAULT_SECONDS, Plan, draw
 from tests.sim.verbs import Verbal
 from tests.sim.workload import DEAD, QUEUE, Programs
 from tests.sim.world import World
+from tests.sim.wrong_disks import REPAIRED_SECONDS
 from tests.support import raft_probe
 
 START_SECONDS = 10.0
 LEADER_SECONDS = 10.0
 """After healing (V1)."""
+
+SETTLED_SECONDS = 30.0
+"""After that, for a change of the members to end, and for a lost journal to be got back."""
 
 PUBLISHED_SECONDS = 60.0
 """After healing, for what was not published yet: one call's timeout and more."""
@@ -71,11 +75,15 @@ async def _main(world: World) -> None:
     mains |= Verbal(programs).mains()
     for name, main in mains.items():
         programs.start(name, main)
+    if world.operated:
+        world.operator.start(programs)
     world.history.add("invoke", "nemesis", "nemesis", fault="plan", nodes=[])
     await _go_wrong(world)
     world.heal()
     world.history.add("ok", "nemesis", "nemesis", fault="heal", nodes=[])
     await until(world, world.leader, LEADER_SECONDS, "V1: there is no leader after healing")
+    leader = world.leader()
+    await until(world, world.settled, SETTLED_SECONDS, "V1: a change of the members does not end")
     leader = world.leader()
     assert leader is not None
     term = raft_probe.running_raft(leader.node).term
@@ -91,6 +99,7 @@ async def _main(world: World) -> None:
     await until(
         world, world.checks.converged, CONVERGED_SECONDS, "V1: the nodes do not become equal"
     )
+    await until(world, world.disks.mended, REPAIRED_SECONDS, "damage on a disk is not mended")
     world.checks.at_rest()
 
 

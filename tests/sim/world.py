@@ -22,13 +22,16 @@ from node.broker.counters import Histogram
 from node.broker.entry import Entry
 from node.broker.upgrade import Finding, Upgrade
 from node.config import Address, ClusterConfig, cluster_config
+from node.raft import RaftNode
 from node.server import Node
 from node.testing.clockwork import Program, VirtualLoop
 from node.testing.network import Network
 from tests.jepsen.history import History
 from tests.sim.check_raft import RaftChecks
 from tests.sim.hosts import Host
-from tests.sim.plan import Fault, Plan
+from tests.sim.operating import Operator
+from tests.sim.plan import Fault, Plan, is_of_operators
+from tests.sim.wrong_disks import Disks
 from tests.support import raft_probe
 
 QUEUE, DEAD = "work", "dead"
@@ -87,7 +90,16 @@ class World:
         """When the version of the cluster may be raised; None: as soon as all members have met."""
         self.on_hand_out: Callable[[str], None] = lambda _number: None
         self.on_first_applied: Callable[[Applied, Machine], None] = lambda _applied, _machine: None
-        self.url = "fifo://" + ",".join(str(node.client) for node in self.config.nodes)
+        self.operated = any(is_of_operators(fault) for fault in plan.faults)
+        """Whether members change, or disks go wrong."""
+        self.operator = Operator(self)
+        self.disks = Disks(self)
+
+    @property
+    def url(self) -> str:
+        """What a program that starts now is given: the machines that there are, as each says it."""
+        at = (host.config.node(host.name).client for host in self.hosts.values())
+        return "fifo://" + ",".join(map(str, at))
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -221,9 +233,25 @@ class World:
         leading = [host for host in self.hosts.values() if host.running and host.running.leads]
         return max(leading, key=lambda host: raft_probe.running_raft(host.node).term, default=None)
 
+    def add_host(self, name: str, config: ClusterConfig) -> Host:
+        """A machine that is new."""
+        host = self.hosts[name] = Host(self, name, config)
+        return host
+
+    def leading(self) -> RaftNode | None:
+        """The Raft node of the leader, if there is one."""
+        leader = self.leader()
+        running = None if leader is None else leader.running
+        return None if running is None else raft_probe.raft_of(running)
+
+    def settled(self) -> bool:
+        """Whether nothing is under way that an operator or a wrong disk has begun."""
+        return not self.operated or self.operator.settled()
+
     def healthy(self) -> list[Host]:
-        """All hosts but the one that is never healed."""
-        return [host for host in self.hosts.values() if host.name != self.sick]
+        """The hosts of all members but the one that is never healed."""
+        names = self.checks.members
+        return [host for name, host in self.hosts.items() if name in names and name != self.sick]
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -232,12 +260,20 @@ class World:
         self.note(f"fault {fault}")
         kind = fault.kind
         host = self.hosts.get(fault.node)
-        if kind.endswith("leader"):
+        if kind.endswith("leader") and not kind.startswith("member"):
             host = self.leader()
-        if host is None:
+        if host is None and not kind.startswith("member"):
+            return
+        if not self.disks.may_act(kind, host):
             return
         self.happened(f"fault {kind}")
-        if kind.startswith("client"):
+        if kind.startswith("member"):
+            self.operator.act(kind, fault.node)
+            return
+        assert host is not None
+        if is_of_operators(fault):
+            self.disks.act(kind, host)
+        elif kind.startswith("client"):
             self._act_on_client(fault, self.programs.get(fault.other))
         elif kind in ("kill", "kill_leader", "power", "power_leader"):
             if kind.startswith("power"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from node.journal.records import RECORD_BYTES
 from node.raft.config import Outcome
 from node.raft.pysyncobj.library import STATE
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from node.journal.journal import Journal
     from node.raft.config import RaftConfig
+    from node.raft.configuration import Configuration
     from node.raft.core import Core
     from node.raft.node import RaftNode
     from node.server import Node
@@ -156,6 +158,70 @@ def regain_lease(member: Core) -> None:
 def forget_commit(journal: Journal, index: int) -> None:
     """Set the log's commit index, backwards too."""
     journal.log._commit_index = index
+
+
+# --- for disks that go wrong under a node ---
+
+
+def whole_entries(raft: RaftNode) -> list[int]:
+    """Return the indexes of committed entries whose records this member has, before the log too."""
+    store, log = raft._journal._snapshots.entries, raft._journal.log
+    end = min(log.synced_index, raft.commit_index)
+    old = [one.log_index for one in store.catalog.locations.after(0, len(store.catalog.locations))]
+    in_log = range(max(log.first_whole_index, store.base_index + 1), end + 1)
+    return [index for index in (*old, *in_log) if store.locate(index) is not None]
+
+
+def record_of(raft: RaftNode, index: int) -> tuple[str, int, int]:
+    """Return the file of an entry's record, where it begins there, and its size; ("", 0, 0) where
+    it has none any more."""
+    store = raft._journal._snapshots.entries
+    location = store.locate(index)
+    if location is None:
+        return "", 0, 0
+    return store.file_of(location).name, location.offset, RECORD_BYTES + location.size
+
+
+def doubts(raft: RaftNode) -> set[str]:
+    """Return the files of which something else than an entry is known to be damaged."""
+    return set(raft._journal.damages.doubts)
+
+
+def scrub_at(raft: RaftNode, seconds: float) -> None:
+    """Have the scrub begin or go on so many seconds from now, and not rest."""
+    raft._core.scrubbing.due = raft._core.clock() + seconds
+    raft._wake()
+
+
+# --- members, and who counts ---
+
+
+def synced_end(raft: RaftNode) -> int:
+    """Return the last entry that the disk has taken down, as far as the member knows."""
+    return raft._journal.log.synced_index
+
+
+def configuration_at(raft: RaftNode, index: int) -> Configuration:
+    """Return the configuration that held when this entry was the last."""
+    return raft._core.configurations.at(index)
+
+
+def voters_since(raft: RaftNode, index: int) -> list[list[str]]:
+    """Return the voters by the configuration that held at an entry, and by all later ones."""
+    since = raft._core.configurations.since(index)
+    return [[voter.name for voter in one.voters] for one in since]
+
+
+def counted(raft: RaftNode) -> dict[str, tuple[bytes, bytes]]:
+    """Return the journal and the open id of each process whose word counts for this leader."""
+    member = raft._core
+    return {
+        node.id: (said.journal, said.open_id)
+        for node, said in member._said.items()
+        if node in member.membership.voters
+        and not member.is_judged_less(node)
+        and member.replication.peers[node].counted
+    }
 
 
 def lose_closed_segments(journal: Journal) -> None:
