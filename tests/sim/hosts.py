@@ -101,7 +101,7 @@ class Host(hosts.Host):
 
     @property
     def config(self) -> ClusterConfig:
-        """What the file of this machine says."""
+        """The content of the file of this machine."""
         return self._config
 
     def rewrite(self, config: ClusterConfig) -> None:

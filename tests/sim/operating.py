@@ -127,7 +127,7 @@ class Operator:
         await self._ask("undo")
 
     async def member_move(self, name: str) -> None:
-        """A member goes to other addresses: it stops, its file is changed, the others are told."""
+        """A member goes to other addresses: it stops, its file changes, the others are notified."""
         found = self._one_of(name)
         if found is None or found in self._world.disks.frail or len(self._voters()) == 1:
             return  # Clients of a node alone know no other address.

@@ -138,7 +138,7 @@ MEMBER_KINDS: dict[str, tuple[int, str]] = {
     "isolate_leader": (2, "heal"),
     "break": (2, ""),
 }
-"""What an operator asks for, and what befalls nodes amid it."""
+"""Wishes of an operator, and faults that befall nodes amid it."""
 
 DISK_KINDS: dict[str, tuple[int, str]] = {
     "disk_image": (6, ""),
@@ -154,7 +154,7 @@ DISK_KINDS: dict[str, tuple[int, str]] = {
     "power": (2, "restart"),
     "break": (1, ""),
 }
-"""What becomes of disks, each where its members' promises stand (`wrong_disks.py`)."""
+"""Damage to disks, each where its members' promises stand (`wrong_disks.py`)."""
 
 
 def is_of_operators(fault: Fault) -> bool:

@@ -28,7 +28,7 @@ def at(*kinds: str, every: float = 1.2, node: str = "") -> tuple[Fault, ...]:
 
 
 def drawn(plan: str, seeds: tuple[int, ...]) -> Counter[str]:
-    """What happened in the runs of these seeds."""
+    """Count what happened in the runs of these seeds."""
     return sum((Counter(run(PLANS[plan](seed)).counts) for seed in seeds), Counter())
 
 

@@ -97,7 +97,7 @@ class World:
 
     @property
     def url(self) -> str:
-        """What a program that starts now is given: the machines that there are, as each says it."""
+        """The address of a program that starts now: of the machines that there are."""
         at = (host.config.node(host.name).client for host in self.hosts.values())
         return "fifo://" + ",".join(map(str, at))
 

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 WIPE_LEAST = 3
-"""Voters of a group of which one may lose its disk: fewer have to be told by `--recover`, or are
-let in empty where the other one is whole."""
+"""Voters of a group of which one may lose its disk: fewer have to be started with `--recover`,
+or are let in empty where the other one is whole."""
 
 SCRUB_SECONDS = 2.0
 """Until the scrub of a disk with a flipped bit begins, at most: in production it is a day."""
 
 HELPS = frozenset({"restart", "resume", "heal", "fast_disk"})
-"""What makes nothing worse."""
+"""Faults that make nothing worse."""
 
 ENDS = frozenset(
     {"kill", "kill_leader", "power", "power_leader", "power_in_turn", "power_all"}
     | {"disk_fails", "disk_full"}
 )
-"""What ends a node whose disk must not be read, or lose its cache, just now."""
+"""Faults that end a node whose disk must not be read, or lose its cache, just now."""
 
 LOOK_SECONDS = 0.0005
 """Between two looks at who counts: less than a leader needs to send what a member lacks."""
@@ -57,7 +57,7 @@ class Rot(NamedTuple):
 
 
 class Disks:
-    """What is wrong with the disks of one world."""
+    """The damage to the disks of one world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -256,7 +256,7 @@ class Disks:
     @staticmethod
     def _is_mended(host: Host, raft: RaftNode, rot: Rot) -> bool:
         """Whether the record is right; or read by no one, for it was settled or lies elsewhere; or
-        its file waits to be replaced, for it was damaged where entries are told apart."""
+        its file waits to be replaced, for it was damaged where entries begin and end."""
         if rot.file not in host.storage.listdir() or rot.file in raft_probe.doubts(raft):
             return True
         if host.storage.content(rot.file)[rot.at] != rot.content[rot.at]:
