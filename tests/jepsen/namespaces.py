@@ -197,9 +197,9 @@ class Namespaced:
 
     def reset(self, one: str, other: str) -> None:
         """Connections between two are reset by what is sent on them next."""
-        for sender, receiver in ((one, other), (other, one)):
-            if receiver != CLIENTS:
-                self._add(sender, receiver, "torn", f" timeout {RESET_FOR}")
+        # At one end: with both, each would drop the reset that the other sends.
+        sender, receiver = (other, one) if other == CLIENTS else (one, other)
+        self._add(sender, receiver, "torn", f" timeout {RESET_FOR}")
         if self._relays is not None and CLIENTS not in (one, other):
             self._relays.reset(one, other)
 
@@ -224,9 +224,13 @@ class Namespaced:
                 await self._relays.join(name, f"{self._address[name]}:{PEER_PORT}")
         self._relays.far()
         self._relayed = True
-        for one, other in itertools.combinations(self.names, 2):
-            self.reset(one, other)
         return "relay"
+
+    def redial(self) -> None:
+        """End the connections between nodes that have to dial otherwise, once they know how."""
+        if self._relayed:
+            for one, other in itertools.combinations(self.names, 2):
+                self.reset(one, other)
 
     def lossy(self) -> None:
         """Nodes lose packets of each other."""

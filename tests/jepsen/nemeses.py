@@ -208,6 +208,7 @@ async def far(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
     """50 ms lie between any two nodes, each way."""
     how = await cluster.network.far()
     cluster.tell(dials=cluster.network.dials())
+    cluster.network.redial()
     cluster.add("ok", "far", "nemesis", how=how)
     yield cluster.names
     cluster.network.heal()

@@ -199,6 +199,9 @@ class Proxied:
         self._links.far()
         return "proxy"
 
+    def redial(self) -> None:
+        """End connections that have to go another way: none here."""
+
     def lossy(self) -> None:
         """Links between nodes lose packets: TCP sends them again, later."""
         self._links.lossy()
