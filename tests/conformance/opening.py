@@ -76,7 +76,7 @@ def bad_fields(case: Case) -> None:
 
 @rule(1, "fields beyond those known are ignored")
 def more_fields(case: Case) -> None:
-    answer = case.open().ask(PING, "of a newer peer", 7)
+    answer = case.open().ask(PING, [], "of a newer peer", 7)
     expect(answer.kind == PONG, f"answered by {answer.kind}")
 
 

@@ -47,7 +47,7 @@ class Durable:
         self.acked = upto
         return ()
 
-    def hold(self, count: int, max_bytes: int | None) -> fifo.Hold:
+    def hold(self, count: int, max_bytes: int | None, runs: bool) -> fifo.Hold:
         self.asked += 1
         given = min(count, STEP, self.ready[0])
         tokens = range(self.next_token, self.next_token + given)

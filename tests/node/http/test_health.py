@@ -109,9 +109,13 @@ def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> N
             removed=False, leader="n2", commit_index=5_000, applied_index=5_000 - behind
         )
         raft.waits_for, raft.differs = (lambda told=waits_for: told), False
+        raft.undecided = False
         assert not_ready(cast("RaftNode", raft)) == reason
     raft.waits_for, raft.differs = (lambda: None), True
     reason = "its state is not that of the majority, and is replaced by it"
+    assert not_ready(cast("RaftNode", raft)) == reason
+    raft.undecided = True
+    reason = "the states of the members differ, and none is known to be right: see its log"
     assert not_ready(cast("RaftNode", raft)) == reason
 
 
@@ -122,6 +126,7 @@ def test_a_restarted_node_shows_no_totals_before_it_has_replayed_its_log(
     node = Node(loopback_config(tmp_path, 1), "n1")
     assert not node.shows_totals()
     raft = SimpleNamespace(removed=False, leader="n2", commit_index=5_000, applied_index=4_999)
+    raft.undecided = False
     raft.waits_for, raft.differs = (lambda: None), False
     node._raft = cast("RaftNode", raft)
     node._last_index_at_start = 5_000
