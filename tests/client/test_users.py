@@ -181,6 +181,7 @@ async def test_tls_before_1_2_is_refused(guarded: Guarded, version: str) -> None
     try:
         _, writer = await asyncio.open_connection("localhost", port, ssl=context)
         writer.close()
+        await writer.wait_closed()
         refusal = None
     except OSError as error:
         refusal = error
