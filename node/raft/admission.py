@@ -246,11 +246,13 @@ class Admission(Rebuilding):
     def _is_member(self, node: PeerNode, said: Said) -> bool:
         """Whether this is a member by the newest configuration, whose journal is to be judged."""
         newest = self._newest
-        if newest is not None and newest.was_removed(said.journal):
+        if said.journal in self._removed:
             self._set_standing(node, Standing.BARRED)
             self._tell_removed(node, said)
             return False
-        if node not in self.replication.peers:
+        # A removal that is not committed may be taken back, by a leader that was to be removed.
+        removed = newest is not None and newest.was_removed(said.journal)
+        if removed or node not in self.replication.peers:
             self._set_standing(node, Standing.GUEST)
             self._tell_removed(node, said)
             return False
@@ -292,7 +294,10 @@ class Admission(Rebuilding):
         if papers is not None and newest.was_removed(papers.journal):
             self._note_removed("the log")
         for node, said in list(self._said.items()):
-            self._tell_removed(node, said)
+            if said.journal in self._removed:
+                self._judge(node, said)
+            else:
+                self._tell_removed(node, said)
 
     def _note_removed(self, by: str) -> None:
         if not self.removed:

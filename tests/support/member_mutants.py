@@ -90,15 +90,25 @@ class LetsVotersIn(Core):
         return bool(named) and said.state is State.NEW
 
 
+class BarsTooEarly(Core):
+    """A removal counts as one that stays from the moment that its entry is here."""
+
+    def _is_member(self, node: PeerNode, said: Said) -> bool:
+        if self._newest is not None and self._newest.was_removed(said.journal):
+            self._set_standing(node, Standing.BARRED)
+            return False
+        return super()._is_member(node, said)
+
+
 class HearsRemoved(Core):
     """A removed member is a guest like any other, and hears nothing of it."""
 
     def _is_member(self, node: PeerNode, said: Said) -> bool:
-        newest, self._newest = self._newest, None
+        removed, self._removed = self._removed, frozenset()
         try:
             return super()._is_member(node, said)
         finally:
-            self._newest = newest
+            self._removed = removed
 
     def _tell_removed(self, node: PeerNode, said: Said) -> None:
         pass
@@ -174,6 +184,7 @@ CORES: dict[str, type[Core]] = {
         HearsMembersOnly,
         LetsVotersIn,
         HearsRemoved,
+        BarsTooEarly,
         ChangesAtAnyTime,
         ChangesAtOnce,
         ChangesAmidRecovery,

@@ -78,6 +78,14 @@ class ReplayedLog:
         base = self.catalog.base
         return base is not None and position < base.end.log_position
 
+    @property
+    def first_to_go(self) -> int:
+        """The first entry that may be cut off. The log keeps its first one, unless it goes on
+        behind a snapshot of the leader's: the head that stands for it is put in at the end."""
+        base = self.catalog.base
+        behind = base is not None and base.end.restarts and self.log.first_index > base.meta.index
+        return self.log.first_index + (not behind)
+
     def forget_noted(self, first: int) -> None:
         """The entries from `first` on are no longer part of the log."""
         for index in [index for index in self.noted if index >= first]:
@@ -388,7 +396,7 @@ def _apply(found: ReplayedLog, head: RecordHead, payload: memoryview, position: 
             if head.log_index <= log.first_index and found.below_base(position):
                 # The entries before lie in segments that are gone, or need not be read.
                 log.restart(head.log_index, 0)
-            elif log.first_index < head.log_index <= log.last_index:
+            elif found.first_to_go <= head.log_index <= log.last_index:
                 log.truncate_from(head.log_index)
             else:
                 return f"truncates from entry {head.log_index}, which the log does not have"

@@ -44,6 +44,27 @@ def test_an_install_replaces_the_log_of_a_follower_and_survives_a_restart() -> N
     assert state_of(open_journal(storage)) == expected
 
 
+def test_the_first_entry_behind_an_install_can_be_cut_off_and_replaced() -> None:
+    """Another leader's takes its place; a restart reads that, as often as it happens."""
+    source, storage = filled(SimStorage(), 40), SimStorage()
+    target = open_journal(storage)
+    target.log.set_term(1, None)
+    carry(source, target, take(source, [4], index=35))
+    for term in (2, 3):
+        target.log.set_term(term, None)
+        fill(target, 3, term=term)
+        target.log.truncate(36 - target.log.first_index)
+        target.log.sync()
+        target = reopened(storage)
+        assert (target.log.last_index, target.log.last_term) == (35, 1)
+    target.log.set_term(4, None)
+    fill(target, 2, term=4)
+    target.log.sync()
+    expected = state_of(target)
+    target.close()
+    assert state_of(open_journal(storage)) == expected
+
+
 def test_an_install_keeps_the_tail_of_a_log_that_has_the_entry() -> None:
     storage = SimStorage()
     source, target = filled(SimStorage(), 40), filled(storage, 45)

@@ -13,11 +13,13 @@ from node.raft.configuration import Change, ChangeRefused, Configuration, Member
 from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import member_mutants as mutants
+from tests.support import raft_probe
 from tests.support.raft_world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support.raft_network import Frame
     from tests.support.raft_world import SimNode
 
 NodeClass = type[RaftNode]
@@ -315,6 +317,33 @@ def a_configuration_is_taken_back(node_class: NodeClass = RaftNode) -> None:
     finish(world, "abcd")
 
 
+def a_removal_is_taken_back(node_class: NodeClass = RaftNode) -> None:
+    """The member that a leader had begun to remove leads next, and needs the word of that one."""
+    world = make(31, node_class)
+    deposed = world.elect("a")
+
+    def fate(frame: Frame) -> str:
+        """Only b has what a commits with, and it can commit nothing without a."""
+        way, message = frame.source + frame.target, frame.message()
+        if names_of(deposed.node.configuration) == "ac" and world.nodes["b"].node.role != "leader":
+            lost = "a" in way
+        else:
+            lost = way == "ca" or (way == "bc" and bool(message.get("entries")))
+        return "drop" if lost else "pass"
+
+    world.commit(deposed, 1)
+    world.network.intercept = fate
+    deposed.node.change_members(Change(remove=("b",)))
+    world.run_until(lambda: names_of(deposed.node.configuration) == "ac")
+    for name, seconds in (("a", 9.0), ("b", 0.6), ("c", 9.0)):
+        node = world.nodes[name]
+        raft_probe.core(node.node).election_deadline = node.clock() + seconds
+    world.run_until(lambda: names_of(deposed.node.configuration) == "abc", 10.0)
+    assert world.nodes["b"].node.role == "leader"
+    world.network.intercept = None
+    finish(world, "ac")
+
+
 def a_restart_knows_the_members(node_class: NodeClass = RaftNode) -> None:
     """From the log, and where that is gone, from the snapshot."""
     world = make(12, node_class, snapshot_bytes=2_500)
@@ -598,6 +627,7 @@ RULES: list[Rule] = [
     (a_leader_hands_over_before_it_goes, mutants.RemovesItself),
     (a_learner_neither_votes_nor_counts, mutants.CountsLearners),
     (a_configuration_is_taken_back, mutants.KeepsWhatIsCutOff),
+    (a_removal_is_taken_back, mutants.BarsTooEarly),
     (a_restart_knows_the_members, mutants.ForgetsConfigurations),
     (a_snapshot_brings_the_members, mutants.SnapshotsWithoutMembers),
     (who_was_away_hears_a_leader_that_it_does_not_know, mutants.HearsMembersOnly),
