@@ -18,7 +18,7 @@ from tests.sim import check_raft
 from tests.walk.tracer import module_of
 
 _CHECKS: Final = check_raft.__file__
-"""What the simulation looks at after each entry is no way of a message."""
+"""The looks of the simulation after each entry, which are no way of a message."""
 
 _ENTERS: Final = {"call": 1, "return": -1}
 
