@@ -72,6 +72,21 @@ async def test_a_fetch_is_sent_again_after_a_lost_answer_and_gives_each_message_
         assert [message.token for message in await fetching] == [1, 2, 3]
 
 
+async def test_what_an_answer_counts_and_did_not_come_is_fetched() -> None:
+    """A node of 0.1.0 answers so where its leadership ends while it reads the messages."""
+
+    def silent(line: Line, frame: Frame, _: Durable) -> None:
+        line.send(reserved(4, 3), frame.correlation)
+
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Durable] = durable({"reserve": silent, "fetch": sent})
+        reader = client.durable("orders", "reader")
+        assert [message.token for message in await reader.reserve(3)] == [4, 5, 6]
+        peer.answers[Durable] = durable({"fetch": silent})
+        with pytest.raises(fifo.ConnectionLost, match="tokens 4 to 6 came than are locked"):
+            await reader.fetch(4, 6)
+
+
 async def test_a_reserve_whose_answer_is_lost_is_unknown_and_not_sent_again() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         peer.answers[Durable] = durable({})

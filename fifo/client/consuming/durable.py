@@ -20,7 +20,13 @@ from fifo.client.consuming.message import StoredMessage
 from fifo.client.consuming.ranges import Range, chunks, from_tokens
 from fifo.client.consuming.verbs import STATUSES, Settling, Status, settling
 from fifo.client.durations import Duration
-from fifo.client.errors import FifoError, LockLost, MessageTooLarge, ProtocolError
+from fifo.client.errors import (
+    ConnectionLost,
+    FifoError,
+    LockLost,
+    MessageTooLarge,
+    ProtocolError,
+)
 from fifo.wire import limits
 from fifo.wire.messages import Durable, Message, Ok, Receipt, Settle
 
@@ -28,6 +34,10 @@ STEP_MESSAGES: Final = 10_000
 """Messages of one `reserve`, or of one request of a `fetch`: what the machine does in a step."""
 
 _MOST: Final = 2**63 - 1
+_FETCHES: Final = 3
+"""Answers that may come without their messages, before a verb ends with an error: each is one of a
+node whose leadership just ended."""
+
 _HOLD: Final = 1
 """`first` of a reserve that asks for no messages."""
 
@@ -285,7 +295,35 @@ class DurableConsumer:
         bodies: bool = True,
         runs: bool = False,
     ) -> tuple[Delivered[DurableMessage], Message]:
-        """The messages of a verb, which come before its answer; and that."""
+        """The messages of a verb, and its answer. They come before it, except where the node of
+        0.1.0 that led until now could not read them any more: what did not come is fetched.
+
+        Raises ConnectionLost where that, too, brings fewer messages than answers say.
+        """
+        found, answer = await self._asked(verb, first, last, max_bytes, bodies=bodies, runs=runs)
+        whole = answer
+        for _ in range(_FETCHES):
+            said = _result(whole, verb)
+            if len(found) >= said["count"]:
+                return found, answer if verb == "reserve" else whole
+            if verb == "reserve":
+                first, last = said["first_token"], said["first_token"] + said["count"] - 1
+            found, whole = await self._asked("fetch", first, last, max_bytes, bodies=bodies)
+        raise ConnectionLost(
+            f"{self!r}: fewer messages of tokens {first} to {last} came than are locked; fetch them"
+        )
+
+    async def _asked(
+        self,
+        verb: str,
+        first: int,
+        last: int,
+        max_bytes: int,
+        *,
+        bodies: bool,
+        runs: bool = False,
+    ) -> tuple[Delivered[DurableMessage], Message]:
+        """What came before the answer to a verb, and that."""
         await self._opened()
         # Where another object of this name was opened in between, its deliveries went there.
         self._session.listen(self.consumer, self)

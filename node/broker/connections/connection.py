@@ -107,6 +107,8 @@ class Connection(asyncio.Protocol):
         self.heartbeat_s = 5.0
         self.made_at = self.heard_at = self.spoke_at = now()
         self.closing_at: float | None = None
+        self._has_last = False
+        """Whether a frame says why it is closed."""
         self.lost = False
         self.queued = False
         self._queued_for_flush = False
@@ -333,8 +335,9 @@ class Connection(asyncio.Protocol):
         if output.stands and self.open:
             self._owner.to_read(self)
         elif output.stands:
-            # The peer is leaving: a resumed session gets these deliveries again.
-            output.drop_deferred()
+            # The peer is leaving: a resumed session gets these deliveries again, and asks again for
+            # what was not answered.
+            output.end_before_deferred(last=self._has_last)
             output.flush(now)
         self.spoke_at = output.moved_at
 
@@ -382,6 +385,7 @@ class Connection(asyncio.Protocol):
             self.flush_confirms()
         if last is not None:
             self.send(last, correlation)
+            self._has_last = True
         self.closing_at = self._now()
         self.opening.closed()
         self.flush()

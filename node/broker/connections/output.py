@@ -11,6 +11,7 @@ know sessions or what a frame means.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
@@ -109,9 +110,15 @@ class Output:
             if not isinstance(item, list):
                 yield from item.needs()
 
-    def drop_deferred(self) -> None:
-        """Discard frames that are not made yet."""
-        self.items = deque(item for item in self.items if isinstance(item, list))
+    def end_before_deferred(self, *, last: bool) -> None:
+        """Discard all from the first frame on that is not made yet, for an answer behind it may
+        count what it delivers; but for the `last` frame, where that says why the connection ends.
+        """
+        items = self.items
+        farewell = [items[-1]] if last and items and isinstance(items[-1], list) else []
+        made = itertools.takewhile(lambda item: isinstance(item, list), items)
+        self.items = deque([*made, *farewell])
+        self.waiting_bytes = sum(sum(map(len, one)) for one in self.items if isinstance(one, list))
         self.stands = False
 
     def clear(self) -> None:

@@ -136,15 +136,22 @@ def test_nothing_overtakes_a_delivery_that_waits_for_the_disk(
     assert (output.stands, not output.items, output.waiting_bytes) == (False, True, 0)
 
 
-def test_urgent_output_drops_waiting_deliveries(socket: Socket, output: Output) -> None:
+@pytest.mark.parametrize(("last", "sent"), [(True, [b"a receipt ", b"farewell"]), (False, [])])
+def test_no_answer_is_sent_for_a_delivery_that_could_not_be_read_in_time(
+    socket: Socket, output: Output, last: bool, sent: list[bytes]
+) -> None:
+    """It says how many messages came."""
     output.add_deferred(Made(lambda: [b"delivery"], needs=[7]))
+    output.add([b"answer"])
     output.add_deferred(Made(lambda: [b"another"]))
     output.add([b"farewell"])
     output.flush(1.0)
     assert output.stands
-    output.drop_deferred()
+    if last:
+        output.add_first([b"a receipt "])
+    output.end_before_deferred(last=last)
     output.flush(1.0)
-    assert socket.writes == [b"farewell"]
+    assert b"".join(socket.writes) == b"".join(sent)
     assert (output.stands, not output.items, output.waiting_bytes) == (False, True, 0)
 
 
