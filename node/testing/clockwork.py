@@ -25,7 +25,10 @@ STEP_SECONDS = 1e-6
 """Virtual duration of one callback: enough to keep any two of them apart in time."""
 
 SPIN_MAX = 2_000_000
-"""Callbacks between two jumps of the clock: more of them wait for nothing."""
+"""Callbacks until the clock has jumped by `JUMPED_SECONDS`: more of them wait for nothing."""
+
+JUMPED_SECONDS = 1e-3
+"""In one jump or in several: a link that carries a byte or two at a time makes short ones only."""
 
 WALL_START = 1_700_000_000.0
 """Wall time at which a world begins unless it is given another: the same in every run."""
@@ -124,6 +127,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._numbers = itertools.count()
         self._tasks: list[asyncio.Task[Any]] = []
         self._spun = 0
+        self._jumped = 0.0
         self.network: Any = None
         self.set_exception_handler(self._unhandled)
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # its own is generic
@@ -227,8 +231,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         due = self.next_due()
         if due is None:
             return False
-        if due > self.now + 1e-3:
-            self._spun = 0
+        self._jumped += max(0.0, due - self.now)
+        if self._jumped > JUMPED_SECONDS:
+            self._spun, self._jumped = 0, 0.0
         self.now = max(self.now, due)
         return True
 

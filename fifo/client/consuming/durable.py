@@ -323,7 +323,7 @@ class DurableConsumer:
         bodies: bool,
         runs: bool = False,
     ) -> tuple[Delivered[DurableMessage], Message]:
-        """What came before the answer to a verb, and that."""
+        """The messages that came before the answer to a verb, and that."""
         await self._opened()
         # Where another object of this name was opened in between, its deliveries went there.
         self._session.listen(self.consumer, self)

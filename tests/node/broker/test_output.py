@@ -140,7 +140,7 @@ def test_nothing_overtakes_a_delivery_that_waits_for_the_disk(
 def test_no_answer_is_sent_for_a_delivery_that_could_not_be_read_in_time(
     socket: Socket, output: Output, last: bool, sent: list[bytes]
 ) -> None:
-    """It says how many messages came."""
+    """The answer says how many messages came."""
     output.add_deferred(Made(lambda: [b"delivery"], needs=[7]))
     output.add([b"answer"])
     output.add_deferred(Made(lambda: [b"another"]))
