@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.broker.members import nodes_of, remembered
 from node.journal import notebook
+from node.journal.recovery.open import holds_nothing
 from node.peers.asking import Unanswered, ask
 from node.raft import ConfigurationDamaged, decode
 from node.roster import Roster
@@ -41,11 +42,14 @@ class Joining:
 
     async def found(self, storage: Storage) -> ClusterConfig:
         """The configuration with all members, once it is known: by the notebook in `storage`, or by
-        a member. Raises ConfigError where another node has the name of this one."""
+        a member. Raises ConfigError where the folder is empty and another node has the name of
+        this one."""
         known = remembered(notebook.read(storage))
         if known is None:
             known = await self._asked()
-            self._check_name(known)
+            if holds_nothing(storage):
+                self._check_name(known)
+            # Else the folder has the journal that it joined with, and the members judge that.
         others = (node for node in nodes_of(known, Roster(())) if node.name != self._me.name)
         return replace(self._config, nodes=(self._me, *others), join=())
 

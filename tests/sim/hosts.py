@@ -116,8 +116,8 @@ class Host(hosts.Host):
         return Node(config, self.name, environment, recover=recover, joins=joins)
 
     async def _found(self, environment: Environment) -> ClusterConfig:
-        """The members. A node whose file names another address than they know is refused where it
-        has not noted the members yet: its operator puts the address back, and moves it later."""
+        """The members. A node whose file names another address than they know is refused where its
+        folder is empty: its operator puts the address back, and moves it later."""
         while True:
             config, storage = self._config, self.storage.for_process()
             port = environment.transport(identity_of(config, self.name), environment.rng)

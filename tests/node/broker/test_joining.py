@@ -13,8 +13,9 @@ from node.broker.joining import Joining
 from node.broker.members import NOTES
 from node.journal import notebook
 from node.journal.io.storage import OsStorage
+from node.journal.passport import Keeper
 from node.peers.transport import TcpTransport
-from node.raft import Configuration, Member, RaftConfig, encode
+from node.raft import Configuration, Journal, Member, RaftConfig, encode
 from node.table import ConfigError
 from tests.support.cluster import loopback_config
 
@@ -111,6 +112,18 @@ async def test_a_new_node_with_the_name_of_a_member_elsewhere_is_refused(tmp_pat
     scene = Scene(tmp_path, in_log="127.0.0.9:7102")
     with pytest.raises(ConfigError, match=r"a member at 127\.0\.0\.9:7102 is named 'n2' already"):
         await scene.found()
+
+
+async def test_a_joiner_that_has_moved_starts_by_its_journal_before_it_learned_of_the_members(
+    tmp_path: Path,
+) -> None:
+    """Of a group of two it has to start at its new address, for the move needs its word."""
+    scene = Scene(tmp_path, in_log="127.0.0.9:7102")
+    keeper = Keeper(lambda count: bytes(count), lambda: "20261124T020000Z")
+    Journal.open(scene.storage, cluster_id=ID, node="n2", keeper=keeper).close()
+    found = await scene.found()
+    assert scene.asked == 1
+    assert found.node("n2") == scene.me
 
 
 async def test_a_joiner_whose_folder_was_lost_comes_back_to_its_own_place(tmp_path: Path) -> None:
