@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from tests.support.cluster import passed
 from tests.upgrade import releases
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -63,6 +64,16 @@ class Mixed(Nodes):
         process = self.processes[name]
         process.send_signal(signal.SIGTERM)
         await asyncio.to_thread(process.wait, WAIT_SECONDS)
+
+    @contextmanager
+    def empty(self, name: str) -> Iterator[None]:
+        """The folder of a node that does not run is empty meanwhile, and as it was afterwards."""
+        data = self.config.node(name).data_dir
+        aside = data.with_name(f"{data.name}.aside")
+        data.rename(aside)
+        yield
+        shutil.rmtree(data)
+        aside.rename(data)
 
     async def command(self, *arguments: str, old: bool = False) -> Done:
         """Run a command of a release at this cluster."""
@@ -175,17 +186,18 @@ async def test_an_older_release_is_refused_by_a_clear_line_after_the_finish(
         await nodes.end("n1")
         nodes.run_release("n1", old=True)
         assert "use the newer program on every node" in await nodes.ended("n1")
-        for path in (nodes.config.node("n1").data_dir, nodes.config.node("n3").data_dir):
-            path.rename(path.with_name(f"{path.name}.aside"))
-        nodes.run_release("n1", old=True)
-        await nodes.said("n1", "speaks protocol version 5, this node 4; run the same version")
-        nodes.kill("n1")
+        with nodes.empty("n1"):
+            nodes.run_release("n1", old=True)
+            await nodes.said("n1", "speaks protocol version 5, this node 4; run the same version")
+            nodes.kill("n1")
         nodes.run_release("n1", old=False)
+        await nodes.view(used=versions.NEWEST)
         await nodes.end("n3")
-        nodes.run_release("n3", old=True)
-        await nodes.said("n3", "sent hello, must send challenge; run the same version of fifo")
-        await nodes.said("n2", "'n3' runs a release that speaks protocol version 4")
-        nodes.kill("n3")
+        with nodes.empty("n3"):
+            nodes.run_release("n3", old=True)
+            await nodes.said("n3", "sent hello, must send challenge; run the same version of fifo")
+            await nodes.said("n2", "'n3' runs a release that speaks protocol version 4")
+            nodes.kill("n3")
         nodes.run_release("n3", old=False)
         await nodes.view(used=versions.NEWEST)
 
