@@ -430,7 +430,9 @@ def _write(page: Path, lines: list[str]) -> None:
     text = page.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     began = f"{_commit()}, {time.strftime('%Y-%m-%d', time.gmtime())}: all of these held."
-    runs = "\n".join([BEGIN, "", began, "", *lines, "", textwrap.fill(describe(), 120), "", END])
+    runs = "\n".join(
+        [BEGIN, "", began, "", *lines, "", textwrap.fill(describe(), LINE_COLUMNS), "", END]
+    )
     page.write_text(before + runs + rest.split(END)[1], encoding="utf-8")
 
 
