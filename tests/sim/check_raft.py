@@ -103,10 +103,16 @@ class RaftChecks:
             self.newest = found if found.number else newest
 
     def counts(self) -> None:
-        """No removed member, unknown journal or copy of files counts with any leader."""
-        for host in self._world.hosts.values():
-            raft = None if host.running is None else raft_probe.raft_of(host.running)
-            if raft is None or raft.role != "leader":
+        """No removed member, unknown journal or copy of files counts with any leader of the newest
+        term: one that was cut off, and deposed, knows of no removal since."""
+        found = [
+            (host, raft_probe.raft_of(host.running))
+            for host in self._world.hosts.values()
+            if host.running is not None
+        ]
+        newest = max((raft.term for _, raft in found if raft is not None), default=0)
+        for host, raft in found:
+            if raft is None or raft.role != "leader" or raft.term < newest:
                 continue
             for name, (journal, open_id) in raft_probe.counted(raft).items():
                 if self.newest is not None and self.newest.was_removed(journal):
