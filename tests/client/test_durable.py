@@ -73,15 +73,25 @@ async def test_a_fetch_is_sent_again_after_a_lost_answer_and_gives_each_message_
 
 
 async def test_what_an_answer_counts_and_did_not_come_is_fetched() -> None:
-    """A node of 0.1.0 answers so where its leadership ends while it reads the messages."""
+    """A node of 0.1.0 answers so where its leadership ends while it reads the messages; one of them
+    may have lost its lock when they are fetched."""
+    fetched: list[tuple[int, int]] = []
 
     def silent(line: Line, frame: Frame, _: Durable) -> None:
         line.send(reserved(4, 3), frame.correlation)
 
+    def later(line: Line, frame: Frame, request: Durable) -> None:
+        fetched.append((request.first, request.last))
+        if len(fetched) == 3:
+            line.deliver(5, 4, bodies(1))
+            line.deliver(5, 6, bodies(1))
+        line.send(reserved(4, 2), frame.correlation)
+
     async with Peer() as peer, fifo.connect(peer.url) as client:
-        peer.answers[Durable] = durable({"reserve": silent, "fetch": sent})
+        peer.answers[Durable] = durable({"reserve": silent, "fetch": later})
         reader = client.durable("orders", "reader")
-        assert [message.token for message in await reader.reserve(3)] == [4, 5, 6]
+        assert [message.token for message in await reader.reserve(3)] == [4, 6]
+        assert fetched == [(4, 6)] * 3
         peer.answers[Durable] = durable({"fetch": silent})
         with pytest.raises(fifo.ConnectionLost, match="tokens 4 to 6 came than are locked"):
             await reader.fetch(4, 6)

@@ -301,17 +301,19 @@ class DurableConsumer:
         Raises ConnectionLost where that, too, brings fewer messages than answers say.
         """
         found, answer = await self._asked(verb, first, last, max_bytes, bodies=bodies, runs=runs)
-        whole = answer
-        for _ in range(_FETCHES):
-            said = _result(whole, verb)
-            if len(found) >= said["count"]:
-                return found, answer if verb == "reserve" else whole
-            if verb == "reserve":
-                first, last = said["first_token"], said["first_token"] + said["count"] - 1
+        if verb == "reserve":
+            tokens = self._tokens(answer, "fetch")
+            first, last = tokens.start, tokens.stop - 1
+        whole, fetches = answer, 0
+        while len(found) < _result(whole, verb)["count"]:
+            if fetches == _FETCHES:
+                raise ConnectionLost(
+                    f"{self!r}: fewer messages of tokens {first} to {last} came than are locked;"
+                    " fetch them"
+                )
             found, whole = await self._asked("fetch", first, last, max_bytes, bodies=bodies)
-        raise ConnectionLost(
-            f"{self!r}: fewer messages of tokens {first} to {last} came than are locked; fetch them"
-        )
+            fetches += 1
+        return found, answer if verb == "reserve" else whole
 
     async def _asked(
         self,
