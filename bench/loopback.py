@@ -39,7 +39,7 @@ def free_base(offsets: Iterable[int]) -> int:
     """A base whose ports at these offsets (below 100) are free now: a different one each time."""
     wanted = list(offsets)
     for base in random.sample(BASE_PORTS, len(BASE_PORTS)):
-        if all(_is_free(base + offset) for offset in wanted):
+        if all(is_free(base + offset) for offset in wanted):
             return base
     raise ClusterFailed(
         f"no {len(wanted)} free ports on {LOOPBACK} from {BASE_PORTS.start} to {BASE_PORTS.stop};"
@@ -53,7 +53,8 @@ def free_ports(count: int) -> list[int]:
     return list(range(base, base + count))
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server can listen there; connections that have just ended do not count."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.loopback import BASE_PORTS, ClusterFailed, check_running, ended, free_ports, until
+from bench.loopback import (
+    BASE_PORTS,
+    ClusterFailed,
+    check_running,
+    ended,
+    free_ports,
+    is_free,
+    until,
+)
 from bench.processes import Child
 
 if TYPE_CHECKING:
@@ -26,14 +34,33 @@ def child(folder: Path, script: str) -> tuple[Child, subprocess.Popen[bytes]]:
     return Child("n1", process, log), process
 
 
+def listening(port: int) -> socket.socket:
+    """A socket that listens as servers do: connections that have ended do not keep it from it."""
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind(("127.0.0.1", port))
+    found.listen()
+    return found
+
+
 def test_free_ports_can_be_listened_on_and_lie_below_those_of_outgoing_connections() -> None:
     found = free_ports(9)
     assert len(set(found)) == 9
     for port in found:
         assert BASE_PORTS.start <= port < BASE_PORTS.stop + 100
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", port))
-            one.listen()
+        listening(port).close()
+
+
+def test_a_port_is_free_though_connections_to_it_have_just_ended() -> None:
+    """They stay in TIME_WAIT for a minute: the next cluster of a machine need not wait for that."""
+    (port,) = free_ports(1)
+    with listening(port) as server, socket.create_connection(("127.0.0.1", port)) as client:
+        server.accept()[0].close()
+        assert client.recv(1) == b""
+    assert is_free(port)
+    listening(port).close()
+    with socket.socket() as strict, pytest.raises(OSError, match="in use"):
+        strict.bind(("127.0.0.1", port))
 
 
 async def test_a_wait_returns_the_first_true_answer_and_fails_with_its_limit() -> None:
