@@ -101,6 +101,12 @@ def test_a_bit_that_flips_in_a_record_is_mended_by_the_others(node: str) -> None
     assert world.counts["rot mended"] > 0
 
 
+def test_a_bit_that_flips_in_a_record_of_one_that_is_removed_then_is_nobodys_concern() -> None:
+    faults = (Fault(2.0, "disk_rots", "n2"), Fault(2.01, "member_replace", "n2"))
+    world = world_of(*faults)
+    assert world.counts["member replace"] == world.counts["rot removed"] == 1
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_disk_that_has_lied_loses_power_and_nothing_confirmed_is_lost(seed: int) -> None:
     world = world_of(*at("disk_lies", "disk_was_lying", every=3.0, node=f"n{seed}"), seed=seed)

@@ -241,9 +241,13 @@ class Disks:
         return True
 
     def mended(self) -> bool:
-        """Whether each flipped bit was found by a scrub, and is as it was again."""
+        """Whether each flipped bit of a member was found by a scrub, and is as it was again."""
         for name, rot in sorted(self.rotten.items()):
             host = self._world.hosts[name]
+            if name not in self._world.checks.members:
+                del self.rotten[name]  # It was removed, so that nobody mends it, nor needs it.
+                self._world.happened("rot removed")
+                continue
             raft = None if host.running is None else raft_probe.raft_of(host.running)
             if raft is None:
                 return False
