@@ -47,6 +47,7 @@ thorough: setup ## about eight hours of two cores: the queue machine beside its 
 	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model tests/client/model
 	$(PY) -m tests.sim --fresh --seeds $(SEEDS)
 	$(PY) -m tests.sim --fresh --plan sharing --seeds $$(($(SEEDS) / 10))
+	for plan in members disks operated; do $(PY) -m tests.sim --fresh --plan $$plan --seeds $$(($(SEEDS) / 10)) || exit 1; done
 	$(PY) -m tests.node.raft --fresh --seeds $(RAFT_SEEDS)
 	$(PY) -m tests.node.raft.test_member_schedules $$(date +%s) $$(($(RAFT_SEEDS) / 20))
 

@@ -47,7 +47,7 @@ class Joining:
         known = remembered(notebook.read(storage))
         if known is None:
             known = await self._asked()
-            if holds_nothing(storage):
+            if _is_empty(storage):
                 self._check_name(known)
             # Else the folder has the journal that it joined with, and the members judge that.
         others = (node for node in nodes_of(known, Roster(())) if node.name != self._me.name)
@@ -96,3 +96,11 @@ class Joining:
                 f"this node is at {self._me.peer}; choose another name, or move that member by "
                 "`fifo member move`"
             )
+
+
+def _is_empty(storage: Storage) -> bool:
+    """Whether nothing is in the folder of a node, which need not be there before its journal is."""
+    try:
+        return holds_nothing(storage)
+    except FileNotFoundError:
+        return True

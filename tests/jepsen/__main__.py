@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.jepsen import mutant_plans, namespaces, report, rooted
-from tests.jepsen.run import Plan, Result, all_faults, run
+from tests.jepsen import mutant_plans, namespaces, report
+from tests.jepsen.run import Plan, Result, all_faults, run, skipped
 from tests.jepsen.suite import Suite
 from tests.jepsen.workloads import KNOWN
 
@@ -62,7 +62,7 @@ def main() -> int:
     else:
         print(f"skipped: real networks: {namespaces.why_not()}", flush=True)
     seed = int(time.time()) if options.seed is None else options.seed
-    for what in rooted.skipped():
+    for what in skipped():
         print(f"skipped: {what}", flush=True)
     if options.mutants:
         return 0 if mutant_plans.score(options.folder.absolute()) else 1

@@ -62,6 +62,10 @@ class Rooms(Protocol):
     def make(self, name: str) -> None:
         """Make and mount the disk of a node."""
 
+    def copy(self, name: str, to: str) -> Path:
+        """Copy a disk as it is, block by block, mount the copy and return its data."""
+        ...
+
     def remove(self, name: str) -> None:
         """Take it away again."""
 
@@ -250,12 +254,34 @@ class Cluster:
     async def forget(self, name: str) -> None:
         """End a former member, with its data and its place."""
         self.former.remove(name)
-        if self.runs(name):
-            await self.kill(name)
-        await self.network.leave(name)
+        await self._gone(name)
         if self.disks is not None:
             self.disks.remove(name)
         shutil.rmtree(self.data.pop(name), ignore_errors=True)
+
+    async def double(self, name: str, data: Path) -> str:
+        """Start a second process of a node, as on another machine: with these files, at addresses
+        of its own; returns the name that it has here."""
+        double = f"{name}c"
+        self.data[double] = data
+        await self._place(double)
+        self.start_double(name, double)
+        return double
+
+    def start_double(self, name: str, double: str) -> None:
+        """Start that process if it does not run."""
+        if not self.runs(double):
+            self._start(double, name, "--at", double)
+
+    async def undouble(self, double: str) -> None:
+        """End that process, and its place; its files stay."""
+        await self._gone(double)
+        del self.data[double]
+
+    async def _gone(self, name: str) -> None:
+        if self.runs(name):
+            await self.kill(name)
+        await self.network.leave(name)
         self.tell(dials=self.network.dials())  # Files of others may name it on.
 
     def start_node(self, name: str, *flags: str) -> None:
@@ -265,12 +291,16 @@ class Cluster:
             if flags:
                 self.tell(files=self._plan["files"] | {name: self.names[:]})
             self.views.pop(name, None)
-            changes = {"FIFO_MUTANT": self.mutant} if self.mutant else {}
-            changes |= self._modules(name)
-            program = "tests.upgrade.old_node" if name in self.older else "tests.jepsen.node"
-            node = sys.executable, "-P", "-m", program, str(self.folder), name, *flags
-            command = *self.network.inside(name), *node
-            self.children[name] = self.household.start(name, *command, env=changes)
+            self._start(name, name, *flags)
+
+    def _start(self, process: str, name: str, *flags: str) -> None:
+        """Start a process of this node."""
+        changes = {"FIFO_MUTANT": self.mutant} if self.mutant else {}
+        changes |= self._modules(name)
+        program = "tests.upgrade.old_node" if name in self.older else "tests.jepsen.node"
+        node = sys.executable, "-P", "-m", program, str(self.folder), name, *flags
+        command = *self.network.inside(process), *node
+        self.children[process] = self.household.start(process, *command, env=changes)
 
     def _modules(self, name: str) -> dict[str, str]:
         """Variables with which Python takes modules from the release that `name` runs."""

@@ -74,7 +74,7 @@ async def restore(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[st
     if copied:
         (data / "lock").unlink()
     set_back(data, image)
-    aside = await _back(cluster, node, must=copied or lacks)
+    aside = await back(cluster, node, must=copied or lacks)
     cluster.add("ok", "restored", "nemesis", node=node, copied=copied, aside=aside)
 
 
@@ -85,11 +85,11 @@ async def lies(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]
     yield [node]
     await cluster.kill(node)
     size = forget_tail(cluster.data[node], rng)
-    aside = await _back(cluster, node, must=False)
+    aside = await back(cluster, node, must=False)
     cluster.add("ok", "lied", "nemesis", node=node, bytes=size, aside=aside)
 
 
-async def _back(cluster: Cluster, node: str, *, must: bool) -> list[str]:
+async def back(cluster: Cluster, node: str, *, must: bool) -> list[str]:
     """Start a member that may lack something, as a service does, until it is whole; returns the
     files that it has set aside. Raises RunFailed where it is not, or where it did not give up a
     journal that it `must`."""

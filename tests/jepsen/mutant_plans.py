@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.jepsen import rooted
-from tests.jepsen.run import Plan, Result, run
+from tests.jepsen.run import ON_DISKS, Plan, Result, run
 from tests.mutants.hunting import Mutant, seeds
 
 
@@ -28,7 +28,7 @@ class Hunt:
     @property
     def needs_power(self) -> bool:
         """Whether the plan cuts the power."""
-        return bool({*self.plan.faults} & rooted.DISKS.keys())
+        return bool({*self.plan.faults} & ON_DISKS.keys())
 
 
 def _hunt(
@@ -45,6 +45,7 @@ HUNTS = (
     _hunt("confirms_early", "queue", "partition pause_then_kill", "S1", 5),
     _hunt("due_late", "lock", "", "S8 S9", 2, 12.0),
     _hunt("removed_unanswered", "queue", "replace", "V1", 3, 8.0),
+    _hunt("copies_heard", "queue", "clone clone_disk", "S1 V1", 8, 15.0),
     _hunt("no_floors", "long", "kill pause_then_kill", "S4 S9 L", 5, 16.0),
 )
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from node.broker.broker import Broker
 from node.journal.io.storage import OsFile
+from node.peers.transport import TcpTransport
 from node.raft.core import Core
 from tests.sim import mutants as simulated
 
@@ -51,6 +52,16 @@ def removed_unanswered() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def copies_heard() -> Iterator[None]:
+    """A process of a member that is connected and lives takes the place of that one."""
+    with (
+        patch.object(TcpTransport, "_refuse_another", lambda *_: None),
+        patch.object(Core, "_tell_twice", lambda *_: None),
+    ):
+        yield
+
+
 PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "token_not_compared": simulated.token_not_compared,
     "counts_reset": simulated.counts_reset,
@@ -59,4 +70,5 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "nothing_synced": nothing_synced,
     "due_late": due_late,
     "removed_unanswered": removed_unanswered,
+    "copies_heard": copies_heard,
 }

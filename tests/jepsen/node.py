@@ -1,4 +1,4 @@
-"""A real node as a process of its own: `python -m tests.jepsen.node FOLDER NAME`.
+"""A real node as a process of its own: `python -m tests.jepsen.node FOLDER NAME [--at PLACE]`.
 
 Owns what a node of the suite has beyond `fifo serve`: other ways than its configuration says (to
 its peers through proxies, and from clients, who know a proxy in front of it), faults of its disk
@@ -8,6 +8,7 @@ SIGUSR2, and bugs put back on purpose (`FIFO_MUTANT`). Everything else is the no
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import errno
@@ -17,7 +18,6 @@ import os
 import random
 import signal
 import ssl
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -190,17 +190,19 @@ class SickStorage(OsStorage):
         return sick
 
 
-def file_of(folder: Path, name: str) -> ClusterConfig:
+def file_of(folder: Path, name: str, at: str | None = None) -> ClusterConfig:
     """The `cluster.toml` of this node: with the nodes that it was written with, at their addresses
-    of today; one that joined lists itself alone, and where to ask."""
+    of today; one that joined lists itself alone, and where to ask. `at`: the place of its own,
+    where that is not the one by its name, as of a copy that runs on another machine."""
     plan = plan_of(folder)
+    places = plan["nodes"] | {name: plan["nodes"][at or name]}
     nodes = [
         NodeConfig(
             name=other,
-            client=parse_address(plan["nodes"][other]["door"]),
-            peer=parse_address(plan["nodes"][other]["peer"]),
-            http=parse_address(plan["nodes"][other]["http"]),
-            data_dir=Path(plan["nodes"][other]["data"]),
+            client=parse_address(places[other]["door"]),
+            peer=parse_address(places[other]["peer"]),
+            http=parse_address(places[other]["http"]),
+            data_dir=Path(places[other]["data"]),
         )
         for other in plan["files"][name]
     ]
@@ -279,12 +281,12 @@ class Behind(Listener):
         await super().start(self._own.host, self._own.port)
 
 
-async def made(folder: Path, name: str, *, recover: bool) -> Node:
+async def made(folder: Path, name: str, at: str, *, recover: bool) -> Node:
     """The node. Clients get the address of the proxy's port; the node listens behind it. One that
     joins asks first who the members are."""
-    config = file_of(folder, name)
-    control = Control(folder / f"{name}.control")
-    own = parse_address(plan_of(folder)["nodes"][name]["client"])
+    config = file_of(folder, name, at)
+    control = Control(folder / f"{at}.control")
+    own = parse_address(plan_of(folder)["nodes"][at]["client"])
 
     def port(raft: MemberConfig, rng: random.Random) -> TcpTransport:
         return TcpTransport(raft, rng=rng, dialing=dialing(folder, name))
@@ -348,15 +350,15 @@ def describe(node: Node) -> dict[str, Any]:
     }
 
 
-async def live(folder: Path, name: str, *, recover: bool) -> None:
+async def live(folder: Path, name: str, at: str, *, recover: bool) -> None:
     """Until SIGTERM, or until the node cannot go on."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
-    _refuse_threads(Control(folder / f"{name}.control"))
-    node = await made(folder, name, recover=recover)
+    _refuse_threads(Control(folder / f"{at}.control"))
+    node = await made(folder, name, at, recover=recover)
 
     def tell() -> None:
-        path = folder / f"{name}.state"
+        path = folder / f"{at}.state"
         fresh = path.with_name(f"{path.name}.fresh")
         fresh.write_text(json.dumps(describe(node)))
         fresh.rename(path)
@@ -379,6 +381,15 @@ def _mutated() -> Iterator[None]:
         yield
 
 
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--recover", action="store_true")
+    parser.add_argument("--at", help="its place in cluster.json, where that is not its name")
+    return parser.parse_args()
+
+
 def main() -> None:
     """Run one node."""
     logging.basicConfig(
@@ -390,7 +401,10 @@ def main() -> None:
 
         uvloop.install()
     with _mutated():
-        asyncio.run(live(Path(sys.argv[1]), sys.argv[2], recover="--recover" in sys.argv[3:]))
+        options = _options()
+        asyncio.run(
+            live(options.folder, options.name, options.at or options.name, recover=options.recover)
+        )
 
 
 if __name__ == "__main__":

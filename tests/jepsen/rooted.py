@@ -1,8 +1,8 @@
-"""Faults that need rights: power that is cut below a node's disk, system calls that fail.
+"""Faults that need rights: power that is cut below a node's disk, a full one, calls that fail.
 
 Owns the disks (ext4 on loop devices) of a run that asks for them, and the cut: EXT4_IOC_SHUTDOWN
 without a flush of its log, then SIGKILL; what was not synced is gone, as with the power. Owns what
-strace does to a running node. What cannot be done here is not `available`; `skipped` says why.
+strace does to a running node. Where it cannot be done `why_not` and `why_no_trace` say why.
 """
 
 from __future__ import annotations
@@ -18,19 +18,24 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
+from pathlib import Path
 from types import TracebackType
 
-from tests.jepsen.cluster import Cluster, until
+from tests.jepsen.cluster import DISK_LOW_BYTES, Cluster, until
 from tests.jepsen.nemeses import Fault, one_of
 
 SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN, with its flag for "do not flush the log"."""
 
 NO_LOG_FLUSH = 2
+PAGE_BYTES = 4096
+LEFT_BYTES = (0, DISK_LOW_BYTES // 2, 2 * DISK_LOW_BYTES)
+"""Bytes that a full disk has left: none, too few for a publish, and enough for some."""
+
 DISK_BYTES = 512 << 20
 """Of a sparse file: a few segments of a journal."""
 
-TOOLS = ("mkfs.ext4", "mount", "umount", "losetup")
+TOOLS = ("mkfs.ext4", "mount", "umount", "losetup", "fsfreeze")
 
 
 @cache
@@ -61,20 +66,38 @@ class Disks:
 
     def make(self, name: str) -> None:
         """Make and mount the disk of a node."""
-        where = self._folder / name
-        where.mkdir(parents=True)
-        image = where.with_suffix(".img")
+        image = self._image(name)
         with image.open("wb") as file:
             file.truncate(DISK_BYTES)
         _do("mkfs.ext4", "-q", "-F", str(image))
-        _do("mount", "-o", "loop", str(image), str(where))
-        self._data[name] = where / "data"
+        self._data[name] = self._mounted(name)
+
+    def copy(self, name: str, to: str) -> Path:
+        """Copy a disk as it is, block by block, mount the copy and return its data."""
+        image, frozen = self._image(to), str(self._folder / name)
+        _do("fsfreeze", "--freeze", frozen)
+        try:
+            _do("cp", "--sparse=always", f"{frozen}.img", str(image))
+        finally:
+            _do("fsfreeze", "--unfreeze", frozen)
+        return self._mounted(to)
+
+    def _image(self, name: str) -> Path:
+        where = self._folder / name
+        where.mkdir(parents=True)
+        return where.with_suffix(".img")
+
+    def _mounted(self, name: str) -> Path:
+        where = self._folder / name
+        _do("mount", "-o", "loop", str(where.with_suffix(".img")), str(where))
         self._made.append(name)
+        return where / "data"
 
     def remove(self, name: str) -> None:
         """Take it away again."""
         where = self._folder / name
         _do("umount", str(where))
+        where.rmdir()
         where.with_suffix(".img").unlink()
         self._made.remove(name)
 
@@ -142,9 +165,38 @@ async def power_all(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[
         cluster.start_node(node)
 
 
+@asynccontextmanager
+async def disk_filled(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
+    """A file of somebody else takes all that is left on a node's disk, or nearly all."""
+    node, left = one_of(cluster, rng), rng.choice(LEFT_BYTES)
+    ballast = cluster.data[node].parent / "ballast"
+    _fill(ballast, left)
+    yield [node]
+    died = not cluster.runs(node)
+    ballast.unlink()
+    cluster.add("ok", "disk_filled", "nemesis", node=node, left_bytes=left, died=died)
+    await cluster.bring_up(node)
+
+
+def _fill(ballast: Path, left: int) -> None:
+    """Write a file that leaves so many bytes on its disk: all that there is, then so much less, for
+    a file system keeps blocks of its own among those that it calls free."""
+    with ballast.open("wb") as file:
+        disk = os.statvfs(ballast)
+        size, piece = 0, disk.f_bfree * disk.f_frsize
+        while piece >= PAGE_BYTES:
+            try:
+                os.posix_fallocate(file.fileno(), size, piece)
+                size += piece
+            except OSError:
+                piece //= 2
+        file.truncate(size - left)
+
+
 DISKS = {
     one.name: one
     for one in (
+        Fault("disk_filled", disk_filled),
         Fault("power", power, alone=True),
         Fault("power_majority", power_majority, alone=True),
         Fault("power_all", power_all, alone=True),
@@ -205,21 +257,6 @@ CALLS = {
 """Those that trace a node."""
 
 TRACE_LIMIT_S = 5.0
-
-
-def available() -> dict[str, Fault]:
-    """The faults that are possible here."""
-    return {**({} if why_not() else DISKS), **({} if why_no_trace() else CALLS)}
-
-
-def skipped() -> list[str]:
-    """The faults that are not possible here, and the reasons."""
-    found = []
-    if reason := why_not():
-        found.append(f"{', '.join(DISKS)}: {reason}")
-    if reason := why_no_trace():
-        found.append(f"{', '.join(CALLS)}: {reason}")
-    return found
 
 
 def _do(*command: str) -> None:

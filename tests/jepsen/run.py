@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import Household
-from tests.jepsen import checkers, images, insides, members, rooted, upgrading
+from tests.jepsen import checkers, clones, images, insides, members, rooted, starved, upgrading
 from tests.jepsen.checkers import Violation
 from tests.jepsen.cluster import Cluster, RunFailed, until
 from tests.jepsen.history import Event, line_of
@@ -130,15 +130,33 @@ def all_faults() -> dict[str, Fault]:
     return {**known_faults(), **upgrading.FAULTS}
 
 
+FREE = {**FAULTS, **insides.FAULTS, **images.FAULTS, **clones.FAULTS, **members.FAULTS}
+"""Those that need no rights."""
+
+ON_DISKS = {**rooted.DISKS, **clones.DISKS}
+"""Those that need a disk for each node."""
+
+NEEDING = (
+    (ON_DISKS, rooted.why_not),
+    (rooted.CALLS, rooted.why_no_trace),
+    (starved.FAULTS, starved.why_not),
+)
+
+
 def known_faults() -> dict[str, Fault]:
     """Those that can be done here: without rights, and with them where we have them."""
-    return {**FAULTS, **insides.FAULTS, **images.FAULTS, **members.FAULTS, **rooted.available()}
+    return FREE | {name: one for some, why in NEEDING if not why() for name, one in some.items()}
+
+
+def skipped() -> list[str]:
+    """The faults that are not possible here, and the reasons."""
+    return [f"{', '.join(some)}: {reason}" for some, why in NEEDING if (reason := why())]
 
 
 async def run(plan: Plan, folder: Path) -> Result:
     """Carry out a plan on a cluster of its own. Of a good run only the history stays."""
     shutil.rmtree(folder, ignore_errors=True)
-    disks = bool({*plan.faults, plan.lasting} & rooted.DISKS.keys())
+    disks = bool({*plan.faults, plan.lasting} & ON_DISKS.keys())
     began = time.monotonic()
     made = cluster_in(
         folder, plan.seed, disks=disks, namespaces=plan.namespaces,

@@ -43,11 +43,24 @@ def sometimes(events: list[Event]) -> Counter[str]:
     found["snapshot while something was wrong"] = _snapshots(history)
     for one in history.by_kind["corrupted"]:
         found["damaged journal refused" if one["value"]["refused"] else "damage cut off"] += 1
+    _ends(history, found)
     found["lost journal got back"] = _count(history, "recovered", "ok")
     _settles(history, found)
     _publishes(history, found)
     _deliveries(history, leaders, found)
     return +found
+
+
+def _ends(history: SortedHistory, found: Counter[str]) -> None:
+    """Ends of nodes for want of something, and copies of members that ran."""
+    for one in history.by_kind["oom"]:
+        found["killed by the kernel for want of memory"] += one["value"]["exit_code"] is not None
+    for one in history.by_kind["disk_filled"]:
+        found["ended at a full disk"] += one["value"]["died"]
+    for one in history.by_kind["cloned"]:
+        value = one["value"]
+        found["copy beside a member, or in its place"] += 1
+        found["original gave its journal up for a copy"] += bool(value["aside"])
 
 
 def _count(history: SortedHistory, f: str, kind: str) -> int:

@@ -5,20 +5,56 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
-from node.backup import file, restoring
+from contextlib import nullcontext
+from pathlib import Path
+
+from node.backup import file, members, restoring
 from node.broker.pin_copies import ViewCopy
 from node.broker.pins import Pins
+from node.config import cluster_config
 from node.journal.snapshots.store import BodyHold, SnapshotStore
 from tests.machine import test_restored
 from tests.mutants.hunting import Hunt, Mutant
 from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
 from tests.node.backup import test_file, test_remains, test_restoring
+from tests.node.backup import test_members_by_log as by_log
 from tests.node.broker import test_pin_copies as copies
 from tests.node.broker import test_pins as pins
 from tests.node.journal import test_holds as holds
 
+CONFIG = {"config": lambda: nullcontext(cluster_config(3, 7100, Path("/nowhere")))}
+_newest = in_process(
+    by_log.test_the_newest_configuration_holds_and_its_learners_are_no_members, fixtures=CONFIG
+)
+_other = in_process(by_log.test_the_cluster_that_goes_on_is_another_one_each_time, fixtures=CONFIG)
+_moved = in_process(by_log.test_who_moved_is_where_it_is_now, fixtures=CONFIG)
+
 BUGS: dict[str, tuple[Switch, Hunt]] = {
+    "a rebuild goes by the file where members have changed": (
+        edited(by_log, "by_log", "if found is None:", "if True:"),
+        _newest,
+    ),
+    "a learner is a member of the cluster that goes on": (
+        edited(by_log, "by_log", "replace(found, learners=())", "found"),
+        _newest,
+    ),
+    "a rebuild goes by the oldest change of a log": (
+        edited(members, "configuration_in", "noted[max(noted)]", "noted[min(noted)]"),
+        _newest,
+    ),
+    "a rebuild overlooks the members of a snapshot": (
+        edited(members, "configuration_in", "meta.members", 'b""'),
+        _newest,
+    ),
+    "a cluster that is rebuilt twice has the name of the first": (
+        edited(by_log, "anew", "if name == config.name:", "if False:"),
+        _other,
+    ),
+    "a member that has moved begins anew where it was": (
+        edited(by_log, "anew", "moved.get(node.name, node)", "node"),
+        _moved,
+    ),
     "a pin at one index has the next entry in it too": (
         edited(Pins, "reaches", "one.index < index", "one.index <= index"),
         in_process(copies.test_a_pin_at_one_index_is_made_between_two_entries),

@@ -63,11 +63,13 @@ class Scene:
             members += (replace(_as_member(self.me), address=(host, int(port))),)
         self.known = Configuration(7, members)
         self.asked = 0
-        (folder / "notes").mkdir()
-        self.storage = OsStorage(folder / "notes")
+        self.folder = folder / "n2"
+        """As on a new machine: nobody has made it."""
+        self.storage = OsStorage(self.folder)
 
     def note(self) -> None:
         """n2 has learned who the members are, when it was started before."""
+        self.folder.mkdir()
         notebook.write(self.storage, {NOTES: encode(self.known).hex()})
 
     async def found(self) -> ClusterConfig:

@@ -5,7 +5,7 @@ Owns the bugs, and the tests that hunt them.
 
 from __future__ import annotations
 
-from node.cli import apply, definitions, diagnosis
+from node.cli import apply, definitions, diagnosis, logged
 from tests.mutants.hunting import Hunt, Mutant
 from tests.mutants.in_process import each_case, in_process
 from tests.mutants.switch import Switch, edited, replaced
@@ -18,7 +18,35 @@ _fixed = in_process(applying.test_what_cannot_change_stops_the_plan_before_any_c
 _finding = each_case(doctor.test_a_finding_is_made_of_what_provokes_it)
 _healthy = in_process(doctor.test_a_healthy_cluster_has_no_finding)
 
+_file = in_process(doctor.test_a_file_that_differs_from_the_log_is_named_member_by_member)
+_said = in_process(doctor.test_the_newest_view_of_the_members_is_the_one_that_holds)
+_noted = in_process(doctor.test_a_stopped_node_has_noted_who_the_members_are)
+
 BUGS: dict[str, tuple[Switch, Hunt]] = {
+    "the doctor overlooks an address that is another one in the log": (
+        edited(logged, "compared", "if own != there:", "if False:"),
+        _file,
+    ),
+    "the doctor overlooks a node of the file that is no member": (
+        edited(logged, "compared", "if name not in members:", "if False:"),
+        _file,
+    ),
+    "the doctor wants all members in the file of a node that joined": (
+        edited(logged, "compared", "if settings.join:", "if False:"),
+        _file,
+    ),
+    "an older view of the members holds": (
+        edited(logged, "members_said", "max(views", "min(views"),
+        _said,
+    ),
+    "the view of a cluster whose members never changed holds": (
+        edited(logged, "members_said", '.get("number")', ""),
+        _said,
+    ),
+    "an older note of the members holds": (
+        edited(logged, "noted_in", "max(known", "min(known"),
+        _noted,
+    ),
     "apply deletes what the file lacks though it was not asked to": (
         edited(applying, "plan", "if prune:", "if True:"),
         _plan,
