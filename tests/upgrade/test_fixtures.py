@@ -23,11 +23,12 @@ from fifo.words import versions
 from node.broker import entry
 from node.broker.machine_host import MachineHost
 from node.peers import frames
-from node.peers.handshake import DialerSide, Identity, ListenerSide
+from node.peers.handshake import TELLS, DialerSide, Identity, ListenerSide
 from node.testing.disk import SimStorage
 from tests.machine import pinned
 from tests.node.journal.test_journal_format import KEPT, SNAPSHOT, example_with_snapshot
 from tests.support.journals import open_journal
+from tests.upgrade import told
 from tests.upgrade.maker import FIXTURES
 from tests.upgrade.written import handshake, message_of
 
@@ -93,14 +94,21 @@ MEMBERS: dict[str, Any] = unpacked("members")
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_message_of_a_member_is_read_and_written_again(name: str) -> None:
-    _, encoded = MEMBERS[name]
+    check_message(name, MEMBERS[name][1])
+
+
+def check_message(name: str, encoded: bytes) -> None:
+    """Check that these bytes are those of a message, read, written again and made anew."""
+    assert b"".join(map(bytes, frames.encode(read_message(encoded)))) == encoded
+    _, fields = frames.FORMATS[name]
+    assert b"".join(map(bytes, frames.encode(message_of(name, fields)))) == encoded
+
+
+def read_message(encoded: bytes) -> Any:
     header_bytes, _ = frames.LENGTHS.unpack_from(encoded)
     end = frames.LENGTHS.size + header_bytes
     view = memoryview(encoded)
-    message = frames.decode(view[frames.LENGTHS.size : end], view[end:])
-    assert b"".join(map(bytes, frames.encode(message))) == encoded
-    _, fields = frames.FORMATS[name]
-    assert b"".join(map(bytes, frames.encode(message_of(name, fields)))) == encoded
+    return frames.decode(view[frames.LENGTHS.size : end], view[end:])
 
 
 def test_a_new_message_of_members_is_of_a_newer_protocol() -> None:
@@ -128,6 +136,30 @@ def test_the_release_is_dialed_and_dials_as_it_does() -> None:
     assert listener.received(proof) == (welcome, True)
     assert not dialer.peer_tells
     assert not listener.peer_tells
+
+
+TOLD: dict[str, Any] = msgpack.unpackb((told.FOLDER / "members").read_bytes())
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_message_of_protocol_5_is_read_and_written_again(name: str) -> None:
+    check_message(name, TOLD[name][1])
+
+
+def test_each_message_of_protocol_5_has_left_its_bytes() -> None:
+    assert TOLD.keys() == frames.TOLD_TYPES
+
+
+def test_an_offer_of_a_snapshot_with_the_members_of_its_index_is_what_it_was() -> None:
+    encoded = (told.FOLDER / "offer").read_bytes()
+    assert told.files()["offer"] == encoded
+    message = read_message(encoded)
+    assert message["members"] == b"of today"
+    assert b"".join(map(bytes, frames.encode(message))) == encoded
+
+
+def test_a_handshake_of_members_that_tell_is_what_it_was() -> None:
+    assert handshake(TELLS) == (told.FOLDER / "handshake").read_bytes()
 
 
 CLIENTS: list[Any] = unpacked("clients")

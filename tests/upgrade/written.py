@@ -7,6 +7,7 @@ writes entries and what they did, frames of clients, messages of members, a snap
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,11 @@ from tests.machine.test_commands import SAMPLES
 from tests.node.journal.test_journal_format import example_with_snapshot, files_of
 from tests.wire.examples import EXAMPLES
 
-VALUES: tuple[Any, ...] = (7, True, "n2", bytes(range(16)), bytes(range(32)), [3, 4])
+ID = bytes(range(16))
+VALUES: tuple[Any, ...] = (
+    *(7, True, "n2", ID, bytes(range(32)), [3, 4]),
+    *([["peer", 4, 5]], [["n1", ID, 2, ID, [ID]]], [["n1", ID]]),
+)
 """Of these the first that fits is the value of a field of a member's message."""
 
 WITH_ENTRIES = {
@@ -88,27 +93,29 @@ def message_of(name: str, fields: Any) -> dict[str, Any]:
         message[field] = next(value for value in VALUES if fits(value))
     if name in WITH_ENTRIES:
         message["entries"] = WITH_ENTRIES[name]
-    if name == "snapshot_state":
+    if name in ("snapshot_state", "entry_found", "note"):
         message["data"] = b"state"
     if name == "snapshot_offer":
         message["members"] = b""  # Not empty from version 2 on alone.
     return message
 
 
-def members() -> bytes:
-    """A message of each type, and its bytes."""
+def members(names: Iterable[str] = frames.FORMATS) -> bytes:
+    """A message of each of these types, and its bytes."""
     found = {}
-    for name, (_, fields) in frames.FORMATS.items():
-        message = message_of(name, fields)
+    for name in names:
+        message = message_of(name, frames.FORMATS[name][1])
         found[name] = [message, b"".join(map(bytes, frames.encode(message)))]
     return bytes(msgpack.packb(found))
 
 
-def handshake() -> bytes:
-    """The four frames of a handshake whose secrets are known."""
+def handshake(tells: bytes = b"") -> bytes:
+    """The four frames of a handshake whose secrets are known; `tells`: the first bytes of both
+    incarnations."""
 
     def identity(name: str, byte: bytes) -> Identity:
-        return Identity(name=name, cluster_id=b"c" * 16, secret=b"secret", incarnation=byte * 16)
+        incarnation = tells + byte * (16 - len(tells))
+        return Identity(name=name, cluster_id=b"c" * 16, secret=b"secret", incarnation=incarnation)
 
     dialer = DialerSide(identity("n2", b"d"), lambda size: b"D" * size, "n1")
     listener = ListenerSide(identity("n1", b"l"), lambda size: b"L" * size, frozenset({"n2"}))
