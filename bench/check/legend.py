@@ -52,9 +52,9 @@ LEGEND: Final = {
     ),
     "S8": (
         "the next hand-out after a `done` nack or release before asked + `delay_s` x (1 - "
-        "RATE) - 5 ms; a first one of a publish with `delay_s` before that; *overtaken* after"
-        " such an answer + `delay_max_s`, or a first one after its confirm + `delay_s` (both "
-        "x (1 + RATE))"
+        "RATE) - 5 ms (no first attempt where something was redriven); a first one of a "
+        "publish with `delay_s` before that; *overtaken* after such an answer + "
+        "`delay_max_s`, or a first one after its confirm + `delay_s` (both x (1 + RATE))"
     ),
     "S9": (
         "a next hand-out with one failure more, of a message that its holder did not settle "

@@ -256,6 +256,8 @@ def rules(rare: Rare, made: Tables) -> dict[str, list[Rule]]:
 def _settling(on: _On, rare: Rare) -> None:
     """S3, S5 and the delays of S8, by settlement."""
     shown = "handed, asked, answered"
+    # What died while it waited, and came back from its grave, begins anew.
+    anew = "next.attempt = 1" if rare.redriven else "false"
     on(
         "settlements",
         Rule(
@@ -269,7 +271,8 @@ def _settling(on: _On, rare: Rare) -> None:
         ),
         Rule(
             "S8",
-            "done AND verb IN ('nack', 'release') AND delay_s > 0 AND NOT next.in_grave AND "
+            "done AND verb IN ('nack', 'release') AND delay_s > 0 AND NOT next.in_grave AND NOT "
+            + f"({anew}) AND "
             + too_soon("asked_time", "next.time", "delay_s"),
             "id", "concat('came back too soon: after ', round(next.time - asked_time, 3), ' s of ',"
             " delay_s)", f"{shown}, next.index",

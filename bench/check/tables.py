@@ -88,7 +88,7 @@ SELECT *, row_number() OVER (PARTITION BY id ORDER BY {order}) AS place FROM raw
 HAND_OUTS = """
 SELECT h.*,
   min(index) OVER newer AS newer_min, max(index) OVER newer AS newer_max,
-  lead(struct(index, time, in_grave)) OVER by_place AS next,
+  lead(struct(index, time, in_grave, attempt)) OVER by_place AS next,
   lag(struct(queue, attempt, failures, index, consumer, token)) OVER by_place AS before,
   lag(struct(index, time, attempt, failures, at_ms, lock_ms, transit_s, single, consumer, token))
     OVER alive AS live_before,

@@ -115,6 +115,16 @@ def redriven(story: Story) -> None:
     story.settle(consumer=2)
 
 
+def expired_while_it_waited_and_redriven(story: Story) -> None:
+    """Its delay ended with its time to live, and it begins anew; nobody heard how many moved."""
+    story.publish()
+    story.hand_out()
+    story.settle("nack", delay_s=60.0)
+    story.add("invoke", "redrive", "d2", queue="dead")
+    story.hand_out(2, 1)
+    story.settle(consumer=2)
+
+
 def expired(story: Story) -> None:
     story.publish()
     story.add("ok", "drop", "d2", queue="work", reason="expired", count=1)
@@ -640,8 +650,8 @@ def call_without_end(story: Story) -> None:
 GOOD: tuple[Scene, ...] = (
     acked, acked_unheard, killed_while_it_acks, unknown_and_delivered, refused_and_gone,
     nacked_then_acked, released_then_acked, late_ack, lost_then_acked_by_another, buried, exhausted,
-    redriven, expired, in_key_order, handed_over, gave_back_all, equal_nodes, served_by_two,
-    full_while_one_is_down,
+    redriven, expired, expired_while_it_waited_and_redriven, in_key_order, handed_over,
+    gave_back_all, equal_nodes, served_by_two, full_while_one_is_down,
     came_late_when_nobody_was_served, renewed_by_its_client, renewed_by_hand, kept_by_a_new_leader,
     backed_off_for_long,
 )  # fmt: skip

@@ -138,7 +138,8 @@ def _at_limit(live: list[Event], spec: dict[str, int]) -> bool:
 
 
 def waited(history: SortedHistory) -> Iterator[Violation]:
-    """S8: what was delayed is not handed out before its delay is over."""
+    """S8: what was delayed is not handed out before its delay is over, or it died and was redriven
+    meanwhile, so that its attempts begin anew."""
     for number, settles in history.settles.items():
         for settle in settles:
             delay_s = settle.asked["value"].get("delay_s")
@@ -148,6 +149,7 @@ def waited(history: SortedHistory) -> Iterator[Violation]:
             if (
                 newer
                 and not history.is_grave(newer[0])
+                and not (history.redriven and newer[0]["value"]["attempt"] == 1)
                 and _too_soon(settle.asked, newer[0], delay_s)
             ):
                 shown = settle.asked, settle.answer, newer[0]
