@@ -116,7 +116,7 @@ def redriven(story: Story) -> None:
 
 
 def expired_while_it_waited_and_redriven(story: Story) -> None:
-    """Its delay ended with its time to live, and it begins anew; nobody heard how many moved."""
+    """Its delay ended with its time to live, and it begins anew; no client heard how many moved."""
     story.publish()
     story.hand_out()
     story.settle("nack", delay_s=60.0)

@@ -245,7 +245,7 @@ class Disks:
         for name, rot in sorted(self.rotten.items()):
             host = self._world.hosts[name]
             if name not in self._world.checks.members:
-                del self.rotten[name]  # It was removed, so that nobody mends it, nor needs it.
+                del self.rotten[name]  # It was removed, so no member mends it, nor needs it.
                 self._world.happened("rot removed")
                 continue
             raft = None if host.running is None else raft_probe.raft_of(host.running)

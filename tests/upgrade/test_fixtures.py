@@ -28,7 +28,7 @@ from node.testing.disk import SimStorage
 from tests.machine import pinned
 from tests.node.journal.test_journal_format import KEPT, SNAPSHOT, example_with_snapshot
 from tests.support.journals import open_journal
-from tests.upgrade import told
+from tests.upgrade import telling
 from tests.upgrade.maker import FIXTURES
 from tests.upgrade.written import handshake, message_of
 
@@ -138,28 +138,28 @@ def test_the_release_is_dialed_and_dials_as_it_does() -> None:
     assert not listener.peer_tells
 
 
-TOLD: dict[str, Any] = msgpack.unpackb((told.FOLDER / "members").read_bytes())
+TELLING: dict[str, Any] = msgpack.unpackb((telling.FOLDER / "members").read_bytes())
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", TELLING)
 def test_a_message_of_protocol_5_is_read_and_written_again(name: str) -> None:
-    check_message(name, TOLD[name][1])
+    check_message(name, TELLING[name][1])
 
 
 def test_each_message_of_protocol_5_has_left_its_bytes() -> None:
-    assert TOLD.keys() == frames.TOLD_TYPES
+    assert TELLING.keys() == frames.TOLD_TYPES
 
 
 def test_an_offer_of_a_snapshot_with_the_members_of_its_index_is_what_it_was() -> None:
-    encoded = (told.FOLDER / "offer").read_bytes()
-    assert told.files()["offer"] == encoded
+    encoded = (telling.FOLDER / "offer").read_bytes()
+    assert telling.files()["offer"] == encoded
     message = read_message(encoded)
     assert message["members"] == b"of today"
     assert b"".join(map(bytes, frames.encode(message))) == encoded
 
 
 def test_a_handshake_of_members_that_tell_is_what_it_was() -> None:
-    assert handshake(TELLS) == (told.FOLDER / "handshake").read_bytes()
+    assert handshake(TELLS) == (telling.FOLDER / "handshake").read_bytes()
 
 
 CLIENTS: list[Any] = unpacked("clients")

@@ -64,7 +64,7 @@ class Scene:
         self.known = Configuration(7, members)
         self.asked = 0
         self.folder = folder / "n2"
-        """As on a new machine: nobody has made it."""
+        """As on a new machine: no node has made it."""
         self.storage = OsStorage(self.folder)
 
     def note(self) -> None:

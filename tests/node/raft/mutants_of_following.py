@@ -34,7 +34,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         ),
     ),
     "a joiner that has moved is refused its own name": (
-        edited(Joining, "found", "if holds_nothing(storage)", "if True"),
+        edited(Joining, "found", "if _is_empty(storage)", "if True"),
         in_process(
             joining.test_a_joiner_that_has_moved_starts_by_its_journal_before_it_learned_of_the_members
         ),

@@ -1,4 +1,4 @@
-"""Frames of peer protocol 5, which 0.1.0 does not know: `python -m tests.upgrade.told` wrote them.
+"""Frames of peer protocol 5, which 0.1.0 does not know: `python -m tests.upgrade.telling`.
 
 Owns the fixture of what members say to each other from version 2 on, until a release writes its own
 by `maker.py`. What is there is never written again: clusters may have run what wrote it.
