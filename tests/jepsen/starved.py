@@ -91,6 +91,9 @@ class Group:
 def interface() -> Interface | None:
     """The interface by which groups can be made here, if any."""
     for kind in KINDS:
+        # Where version 1 is mounted, what lies above it is a folder of files like any other.
+        if not (kind.mount / PROCESSES).exists():
+            continue
         with contextlib.suppress(OSError):
             Group(kind, "probe", MORE_BYTES[-1]).removed()
             return kind
@@ -111,11 +114,14 @@ async def oom(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
     kind, child = interface(), cluster.children[node]
     assert kind is not None, "this fault is for machines with control groups"
     group = Group(kind, node, more)
-    if cluster.runs(node):
-        group.take(child.pid)
-    yield [node]
-    group.release()
-    if not await until(group.removed, REMOVED_S):
+    try:
+        if cluster.runs(node):
+            group.take(child.pid)
+        yield [node]
+    finally:
+        group.release()
+        gone = await until(group.removed, REMOVED_S)
+    if not gone:
         raise RunFailed(f"the control group of {node} is not let go")
     cluster.add("ok", "oom", "nemesis", node=node, more_bytes=more, exit_code=child.exit_code())
     await cluster.bring_up(node)
