@@ -90,9 +90,11 @@ class Members:
         if guest is None:
             waiting = _list(tuple(waiting_now)) or "no node"
             own = self.roster.find(self._me.name) or self._me
+            was_removed = any(name == gone.name for gone in self._raft.configuration.removed)
+            first = "it was removed, so empty its folder, and " if was_removed else ""
             raise ChangeRefused(
-                f"{name!r} does not wait to be added (there waits: {waiting}); start it on its "
-                f"machine: fifo serve --config cluster.toml --node {name} --join {own.peer}"
+                f"{name!r} does not wait to be added (there waits: {waiting}); {first}start it on "
+                f"its machine: fifo serve --config cluster.toml --node {name} --join {own.peer}"
             )
         said = {"peer": guest.peer, "client": guest.client, "http": guest.http}
         for kind, address in said.items():

@@ -22,6 +22,7 @@ from node.cli.limits import (
     ROOM_FACTOR,
     SLOW_SYNC_MS,
 )
+from node.cli.observe import known_members
 from node.cli.text import alarm_text, bytes_text, seconds_text
 
 View = Mapping[str, Any]
@@ -45,8 +46,26 @@ class Seen:
     tls: bool = False
 
     @property
+    def members(self) -> Mapping[str, str]:
+        """Name and client address of each member, by the log; where no node knows them, the
+        addresses that were asked."""
+        known = known_members(self._answers)
+        return known or {address: address for address in self.addresses}
+
+    @property
     def up(self) -> list[View]:
-        """The nodes that answered."""
+        """The members that answered."""
+        return [node for node in self._answers if node["node"] not in self.strangers]
+
+    @property
+    def strangers(self) -> Mapping[str, View]:
+        """The nodes that answered and are no members, by name: removed, or not added yet."""
+        known = known_members(self._answers)
+        others = [one for one in self._answers if known and one["node"] not in known]
+        return {str(one["node"]): one for one in others}
+
+    @property
+    def _answers(self) -> list[View]:
         return [node for node in self.nodes if node["role"] != "down"]
 
 
@@ -58,20 +77,15 @@ def diagnose(seen: Seen) -> list[Finding]:
     return [finding for check in _CHECKS for finding in check(seen)]
 
 
-def _name(seen: Seen, place: int) -> str:
-    """The name of the node at this place, or its address where none knows it."""
-    address = seen.addresses[place]
-    members = (node.get("members", {}).items() for node in seen.up)
-    names = {str(at): str(name) for items in members for name, at in items}
-    return names.get(address, address)
-
-
 def _quorum(seen: Seen) -> Iterator[Finding]:
-    down = [place for place, node in enumerate(seen.nodes) if node["role"] == "down"]
-    count = max([len(seen.nodes), *(len(node.get("members", ())) for node in seen.up)])
-    for place in down:
-        fact = f"does not answer: {seen.nodes[place].get('error', 'no reason given')}"
-        yield error("quorum", _name(seen, place), fact, "start it, or look into its log")
+    answer = {node["node"] for node in seen.up}
+    asked = dict(zip(seen.addresses, seen.nodes, strict=True))
+    silent = {name: at for name, at in seen.members.items() if name not in answer}
+    down = {name: asked[at] for name, at in silent.items() if at in asked}
+    count = len(seen.members)
+    for name, node in down.items():
+        fact = f"does not answer: {node.get('error', 'no reason given')}"
+        yield error("quorum", name, fact, "start it, or look into its log")
     majority, up = count // 2 + 1, len(seen.up)
     if up < majority:
         fact = f"{up} of {count} nodes answer, and {majority} are a majority: nothing is confirmed"
@@ -79,8 +93,8 @@ def _quorum(seen: Seen) -> Iterator[Finding]:
     elif up == majority and count > 1 and down:
         fact = f"{up} of {count} nodes answer: the loss of one more stops the cluster"
         yield error("quorum", "cluster", fact, "restart no node before the others are back")
-    if len(seen.addresses) < count:
-        fact = f"asked {len(seen.addresses)} of {count} nodes"
+    if len(down) < len(silent):
+        fact = f"asked {count - len(silent) + len(down)} of {count} nodes"
         yield advice("quorum", "cluster", fact, "name all of them in --url")
     if count == 1:
         fact = "a single node: nothing is replicated, and a lost disk loses everything"
@@ -88,6 +102,20 @@ def _quorum(seen: Seen) -> Iterator[Finding]:
     elif count % 2 == 0:
         fact = f"{count} nodes tolerate no more losses than {count - 1}"
         yield advice("quorum", "cluster", fact, "run an odd number of nodes")
+
+
+def _strangers(seen: Seen) -> Iterator[Finding]:
+    """Nodes and addresses that the URL names and the log does not."""
+    for name, node in seen.strangers.items():
+        if node.get("recovering"):
+            yield advice("quorum", name, "is no member yet", f"fifo member add {name}")
+        else:
+            yield advice("quorum", name, "is no member any more", "stop it, and remove its folder")
+    members = seen.members.values()
+    for address, node in zip(seen.addresses, seen.nodes, strict=True):
+        if node["role"] == "down" and address not in members:
+            fact = "is the address of no member, and none answers there"
+            yield advice("quorum", address, fact, "leave it out of --url: fifo member list")
 
 
 def _leader(seen: Seen) -> Iterator[Finding]:
@@ -246,7 +274,7 @@ def _queues(seen: Seen) -> Iterator[Finding]:
 
 
 _CHECKS: Final[tuple[Check, ...]] = (
-    _quorum, _leader, _log, _alarms, _room, _disks, _clocks, _descriptors, _versions,
+    _quorum, _strangers, _leader, _log, _alarms, _room, _disks, _clocks, _descriptors, _versions,
     _certificates, _keys, _users, _queues,
 )  # fmt: skip
 

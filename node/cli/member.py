@@ -21,7 +21,7 @@ from node.cli.session import Json, Url, run
 from node.cli.tables import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from fifo.client.membership import MemberAction
 
@@ -70,11 +70,14 @@ def add(
     """Make a node a member. It runs already, started with `fifo serve --join`.
 
     It gets all data first, and votes and counts when it is level with the leader. The addresses are
-    those of its cluster.toml; given here, they have to be the same. Needs the permission `operate`.
+    those of its cluster.toml; given here, they have to be the same. Typed again, it follows the
+    change that is under way. Needs the permission `operate`.
     """
 
-    async def work(leader: fifo.Client) -> dict[str, Any]:
-        await _joining(leader, name)
+    async def work(leader: fifo.Client) -> Mapping[str, Any] | None:
+        found = await _joining(leader, name)
+        if is_made(found, name) and not (peer or client or http):
+            return _made_before(found, name)
         return await _begin(leader, "add", name, peer=peer, client=client, http=http)
 
     _change(url, work, f"{name} is a member", wait=not no_wait, as_json=as_json)
@@ -118,8 +121,10 @@ def replace(
     if not yes:
         confirm(f"{old} would be removed for ever", f"Put {new} in its place?")
 
-    async def work(leader: fifo.Client) -> dict[str, Any]:
-        await _joining(leader, new)
+    async def work(leader: fifo.Client) -> Mapping[str, Any] | None:
+        found = await _joining(leader, new)
+        if is_made(found, new, old):
+            return _made_before(found, new)
         return await _begin(leader, "replace", new, replaces=old)
 
     text = f"{new} is a member in the place of {old}"
@@ -171,19 +176,45 @@ async def _membership(client: fifo.Client) -> dict[str, Any]:
     return dict(status.membership)
 
 
-async def _joining(leader: fifo.Client, name: str) -> None:
-    """Wait for a node to say that it wants to join; where it does not come, the leader refuses."""
+async def _joining(leader: fifo.Client, name: str) -> dict[str, Any]:
+    """Wait for a node to say that it wants to join, and return the view of the leader, which
+    refuses where the node does not come."""
     until = time.monotonic() + JOINING_S
     noted = False
-    while time.monotonic() < until:
+    while True:
         found = await _membership(leader)
         known = (*found["waiting"], *found["members"])
-        if any(one["name"] == name for one in known):
-            return
+        if any(one["name"] == name for one in known) or time.monotonic() > until:
+            return found
         if not noted:
             noted = True
-            output.note(f"waiting for {name}, which has to be started with --join")
+            output.note(f"waiting for {name}, {_missing(found, name)}")
         await asyncio.sleep(POLL_S)
+
+
+def _missing(found: Mapping[str, Any], name: str) -> str:
+    if name in found["removed"]:
+        return "which was removed: it has to be started with --join and an empty folder"
+    return "which has to be started with --join"
+
+
+def is_made(found: Mapping[str, Any], name: str, gone: str | None = None) -> bool:
+    """Whether a change that makes `name` a member, in the place of `gone`, is done or under way: a
+    command that was interrupted is typed again, and so is one of a playbook."""
+    members = {one["name"] for one in found["members"]}
+    end = found["wanted"] or [one["name"] for one in found["members"] if not one["learner"]]
+    return name in members and name in end and gone not in end
+
+
+def _made_before(found: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """The change under way; None where it is done."""
+    change: Mapping[str, Any] | None = found["change"]
+    output.note(
+        f"{name} is a member already; no change is made"
+        if change is None
+        else "this change is under way already"
+    )
+    return change
 
 
 async def _begin(
@@ -210,25 +241,38 @@ async def _begin(
 
 def _change(
     url: str | None,
-    work: Any,
+    work: Callable[[fifo.Client], Awaitable[Mapping[str, Any] | None]],
     done: str,
     *,
     wait: bool,
     as_json: bool,
 ) -> None:
     """Begin a change, and follow it to its end."""
+    begun: Mapping[str, Any] | None = None
 
     async def whole(leader: fifo.Client) -> dict[str, Any]:
+        nonlocal begun
         begun = await work(leader)
-        return await _end(leader, begun) if wait else await _membership(leader)
+        if wait and begun is not None:
+            return await _end(leader, begun)
+        return await _membership(leader)
 
-    found = run(url, whole)
+    try:
+        found = run(url, whole)
+    except KeyboardInterrupt:
+        output.note(
+            "no change has begun"
+            if begun is None
+            else "the change goes on: fifo member list shows it, fifo member undo gives it up"
+        )
+        raise
     if as_json:
         output.print_json(found)
-    elif wait:
+    elif wait or begun is None:
         output.say(f"{done}: {_names(found)}")
     else:
-        output.say(f"the change has begun, and ends in {', '.join(found['wanted'])}")
+        end = ", ".join(found["wanted"]) or _names(found)
+        output.say(f"the change has begun, and ends in {end}")
 
 
 async def _end(leader: fifo.Client, begun: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,7 +322,7 @@ def _progress(found: Mapping[str, Any]) -> str:
         else f"{one['name']} is not connected"
         for one in found["learners"]
     ]
-    return "; ".join(filter(None, (*learners, found["waits_for"]))) or "waiting for a majority"
+    return "; ".join((*learners, f"waits for {found['waits_for'] or 'a majority'}"))
 
 
 # --- how it is shown ---

@@ -16,7 +16,7 @@ from node.cli.errors import one_line
 from node.cli.limits import LOGIN_TIMEOUT_S, OBSERVE_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fifo.client.connection.options import Options
     from node.cli.state import ClusterState, NodeState
@@ -52,7 +52,7 @@ async def observe_members(options: Options) -> dict[str, View]:
     return seen | dict(zip(others, await observe_all(others, options=options), strict=True))
 
 
-def known_members(up: Sequence[View]) -> dict[str, str]:
+def known_members(up: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Name and client address of each member, by the leader of the newest term among these, else by
     one of the others."""
     newest = max(up, key=lambda view: (view["role"] == "leader", view.get("term") or 0), default={})

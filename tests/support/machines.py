@@ -110,6 +110,11 @@ class Machine:
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 
+    def resume(self) -> None:
+        """Continue a paused process."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
     async def kill(self) -> None:
         """Lose the machine."""
         await self.stop(signal.SIGKILL)
@@ -138,6 +143,12 @@ class Typed:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+async def said_by(process: asyncio.subprocess.Process) -> Typed:
+    """The outcome of a command that was begun, at its end."""
+    out, err = await asyncio.wait_for(process.communicate(), READY_S)
+    return Typed(process.returncode or 0, out.decode(), err.decode())
 
 
 class Machines:
@@ -177,12 +188,14 @@ class Machines:
 
     async def typed(self, *words: str, at: str = "") -> Typed:
         """Type a command, at the cluster with this URL."""
-        process = await asyncio.create_subprocess_exec(
+        return await said_by(await self.typing(*words, at=at))
+
+    async def typing(self, *words: str, at: str = "") -> asyncio.subprocess.Process:
+        """Begin a command, at the cluster with this URL."""
+        return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "node", *words, env={**_environment(), "FIFO_URL": at},
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        out, err = await asyncio.wait_for(process.communicate(), READY_S)
-        return Typed(process.returncode or 0, out.decode(), err.decode())
 
     async def member(self, *words: str, at: str) -> Typed:
         """`fifo member` with these words, which has to succeed."""

@@ -18,6 +18,8 @@ _fixed = in_process(applying.test_what_cannot_change_stops_the_plan_before_any_c
 _finding = each_case(doctor.test_a_finding_is_made_of_what_provokes_it)
 _healthy = in_process(doctor.test_a_healthy_cluster_has_no_finding)
 
+_named = each_case(doctor.test_an_address_of_the_url_is_no_member_for_being_named)
+_majority = in_process(doctor.test_a_majority_is_one_of_the_members_alone)
 _file = in_process(doctor.test_a_file_that_differs_from_the_log_is_named_member_by_member)
 _said = in_process(doctor.test_the_newest_view_of_the_members_is_the_one_that_holds)
 _noted = in_process(doctor.test_a_stopped_node_has_noted_who_the_members_are)
@@ -26,6 +28,16 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "the doctor overlooks an address that is another one in the log": (
         edited(logged, "compared", "if own != there:", "if False:"),
         _file,
+    ),
+    "the doctor takes a removed node for a member": (
+        replaced(diagnosis.Seen, "strangers", {}),
+        _named,
+    ),
+    "the doctor counts the addresses of the URL": (
+        replaced(
+            diagnosis.Seen, "members", property(lambda seen: dict.fromkeys(seen.addresses, ""))
+        ),
+        _majority,
     ),
     "the doctor overlooks a node of the file that is no member": (
         edited(logged, "compared", "if name not in members:", "if False:"),
@@ -95,10 +107,6 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "the doctor overlooks connections that are nearly all taken": (
         replaced(diagnosis, "CONNECTIONS_FULL_SHARE", 2.0),
-        _finding,
-    ),
-    "the doctor blames another node": (
-        edited(diagnosis, "_name", "seen.addresses[place]", "seen.addresses[-1]"),
         _finding,
     ),
     "the doctor looks at a part of the checks": (

@@ -195,6 +195,36 @@ def test_a_finding_is_made_of_what_provokes_it(
     assert check in CHECKS or check == "access"
 
 
+def with_another(address: str, view: dict[str, Any]) -> Seen:
+    """A healthy cluster of three whose URL names one address more."""
+    nodes = [*map(node, MEMBERS), view]
+    return seen(addresses=[*MEMBERS.values(), address], nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("another", "place", "words"),
+    [
+        (DOWN, "10.0.0.4:7101", "is the address of no member, and none answers there"),
+        (node("n4", applied=10, leader="n9"), "n4", "is no member any more"),
+        (node("n5", applied=10, leader=None, recovering="n1"), "n5", "is no member yet"),
+    ],
+)
+def test_an_address_of_the_url_is_no_member_for_being_named(
+    another: dict[str, Any], place: str, words: str
+) -> None:
+    """The log has the members: URLs keep the addresses of removed nodes for a while."""
+    found = diagnose(with_another("10.0.0.4:7101", another))
+    assert [(one.severity.value, one.place, one.fact) for one in found] == [
+        ("advice", place, words)
+    ]
+
+
+def test_a_majority_is_one_of_the_members_alone() -> None:
+    lost = replace(with_another("10.0.0.4:7101", DOWN), nodes=[node("n1"), DOWN, node("n3"), DOWN])
+    facts = [one.fact for one in diagnose(lost) if one.place == "cluster"]
+    assert facts == ["2 of 3 nodes answer: the loss of one more stops the cluster"]
+
+
 def test_a_token_without_an_end_has_not_ended() -> None:
     tokens = [{"name": "a", "ends_ms": None}, {"name": "b", "ends_ms": NOW_S * 1000 + DAY_MS}]
     found = diagnose(seen(users=[of_user(tokens=tokens), of_user(name="bob")]))
