@@ -470,6 +470,10 @@ class NodeStatus(View):
     """Whether it rebuilds its data from the other nodes."""
     differs_index: int = _sent("differs_index", 0)
     """Since which log index its state is not that of a majority; 0: as far as it knows, it is."""
+    undecided: bool = _sent("undecided", default=False)
+    """Whether it leads and accepts nothing, for no two states are known to be equal and right."""
+    cluster: str = _sent("cluster", "")
+    """The id of its cluster, in hexadecimal digits."""
     term: int = _sent("term", 0)
     """The Raft term."""
     leader: str | None = _sent("leader")
@@ -482,6 +486,8 @@ class NodeStatus(View):
     """The last applied index."""
     last: int = _sent("last", 0)
     """The last index of the log."""
+    durable_end: tuple[int, int] | None = _sent("durable_end", None, tuple)
+    """Term and index of its last entry; None while that is not on its disk."""
     peers: tuple[PeerView, ...] = _sent("peers", (), _peers)
     """The other nodes."""
     journal_bytes: int = _sent("journal_bytes", 0)

@@ -88,10 +88,12 @@ def check(
     ends: Mapping[str, End],
     lost: Sequence[str],
     moved: Collection[str] = (),
+    running: Sequence[str] = (),
 ) -> None:
     """Raise `RebuildRefused` where going on from `source` loses more than it must. `ends`: of all
     members whose journal is whole; `lost`: those whose journal is gone for good; `moved`: those
-    that are not at the addresses of the log any more, so that the others do not find them."""
+    that are not at the addresses of the log any more, so that the others do not find them;
+    `running`: those that were asked, and accept entries once a majority finds each other."""
     names = [node.name for node in config.nodes]
     whole = [name for name in names if name in ends]
     found = [name for name in whole if name not in moved]
@@ -109,10 +111,18 @@ def check(
     unknown = [name for name in names if name not in ends and name not in lost]
     if unknown and not has_majority(config, whole):  # Of a majority one has all of it.
         raise RebuildRefused(
-            f"nothing is known of {_list(unknown)}, which may have more than {source}: on"
-            f" {_its(unknown)} machine, run this with --from {unknown[0]}, and give here what it"
-            f" says, as --end {unknown[0]}=TERM:INDEX; or, where the disk is gone for good, --lost"
-            f" {unknown[0]}"
+            f"nothing is known of {_list(unknown)}, which may have more than {source}: let"
+            f" {_them(unknown)} run, to be asked; or on {_its(unknown)} machine run this with"
+            f" --from {unknown[0]}, and give here what it says, as --end {unknown[0]}=TERM:INDEX;"
+            f" or, where the disk is gone for good, --lost {unknown[0]}"
+        )
+    # What was asked of a member that runs holds only while it can be part of no majority. Where no
+    # member has moved that is so already: lost disks never come back.
+    may_run = [*running, *unknown]
+    if running and has_majority(config, may_run):
+        raise RebuildRefused(
+            f"{_list(may_run)} could still elect a leader and confirm more than they have now: stop"
+            f" {_list([*running])}"
         )
     best = max(whole, key=lambda name: (ends[name], name == source))
     if best != source:

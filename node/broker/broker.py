@@ -501,6 +501,7 @@ class Broker:
         return {
             **found,
             **about,
+            "cluster": self._identity.cluster_id.hex(),
             "versions": self._upgrade.view(),
             "membership": self._members.view(),
         }

@@ -261,12 +261,14 @@ def node_status(
         "role": raft.role,
         "recovering": raft.recovering,
         "differs_index": raft.differs_index,
+        "undecided": raft.undecided,
         "term": raft.term,
         "leader": raft.leader,
         "members": dict(members),
         "commit": raft.commit_index,
         "applied": raft.applied_index,
         "last": raft.last_index,
+        "durable_end": raft.durable_end,
         "peers": [
             {
                 "name": peer.name,

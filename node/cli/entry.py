@@ -21,7 +21,7 @@ from node.cli import output
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.folders import Config, Names
-from node.cli.rebuild import refuse_running
+from node.cli.running import refuse_running
 from node.cli.session import Json
 from node.config import load_config
 from node.journal.errors import JournalError

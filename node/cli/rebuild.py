@@ -1,12 +1,11 @@
 """``fifo cluster rebuild``: go on from one member where a majority has lost its disks.
 
-Owns the command: what is asked of its operator, and the look for members that run. Must not know
-what a log means; `node.backup.remains` does.
+Owns the command, and what is asked of its operator; `running.py` asks members that run. Must not
+know what a log means; `node.backup.remains` does.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
@@ -23,13 +22,14 @@ from node.cli import output
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.folders import Config
-from node.cli.restore import listens
+from node.cli.running import ends_of, refuse_running_source
+from node.cli.session import Url
 from node.config import load_config, parse_address, to_toml
 from node.journal.errors import JournalError
 from node.journal.io.storage import OsStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Sequence
 
     from node.backup.remains import End, Losses
     from node.config import ClusterConfig, NodeConfig
@@ -60,8 +60,8 @@ def rebuild(
         list[str] | None,
         typer.Option(
             "--end",
-            help="End of the log of a node on another machine, as this command says it there;"
-            " repeatable.",
+            help="End of the log of a node that is stopped on another machine, as this command says"
+            " it there; repeatable.",
             metavar="NODE=TERM:INDEX",
         ),
     ] = None,
@@ -74,12 +74,14 @@ def rebuild(
             metavar="NODE=HOST|CLIENT,PEER,HTTP",
         ),
     ] = None,
+    url: Url = None,
     yes: Yes = False,
 ) -> None:
     """Go on from one node where a majority is lost, or has moved.
 
     Makes a backup of the end of that node's log, and the file of a new cluster, which begins from
-    both by `fifo restore`. The members are those of the log.
+    both by `fifo restore`. The members are those of the log. That node has to be stopped; others
+    that run are asked for the ends of their logs, with the credentials of --url.
     Refused where a majority is left, or where another node that is left has more.
     """
     from node.backup.remains import end_of, has_majority, remains
@@ -88,18 +90,22 @@ def rebuild(
     member = cluster.node(source)
     path = to or Path(f"{source}.rebuilt")
     logging.getLogger("node").addHandler(logging.NullHandler())
-    moved_names = {word.partition("=")[0] for word in addresses or ()}
-    refuse_running(node for node in cluster.nodes if node.name not in moved_names)
+    if source not in (word.partition("=")[0] for word in addresses or ()):
+        refuse_running_source(member)
     try:
         with remains(OsStorage(member.data_dir), cluster, source) as journal:
             known = _by_log(cluster, journal, source)
             moved = _moved(known, addresses or ())
-            refuse_running(moved.get(node.name, node) for node in known.nodes)
+            refuse_running_source(moved.get(source, member))
+            gone = [_named(known, "lost", name) for name in lost or ()]
             ends = _given(known, end or ())
             ends[source] = end_of(journal)
             output.note(f"{source} ends with {source}={ends[source]} (term:index)")
-            asked = _Asked(known, member, [_named(known, "lost", name) for name in lost or ()])
-            ends |= _beside(cluster, source, asked.gone)
+            # Its folder is locked: the source runs no more before the backup is written.
+            others = [moved.get(node.name, node) for node in known.nodes if node.name != source]
+            running = ends_of(known, others, url)
+            ends |= _beside(cluster, {source, *gone, *running}) | running
+            asked = _Asked(known, member, gone, list(running))
             losses = _go_on(journal, asked, ends, moved, path, yes=yes)
     except (BackupError, JournalError, OSError) as error:
         raise CliError(one_line(error)) from error
@@ -107,11 +113,13 @@ def rebuild(
 
 
 class _Asked(NamedTuple):
-    """The cluster by the log, the node to go on from, and the names of the lost ones."""
+    """The cluster by the log, the node to go on from, the names of the lost ones, and those of
+    the ones that run with their journal."""
 
     cluster: ClusterConfig
     member: NodeConfig
     gone: list[str]
+    running: list[str]
 
 
 def _go_on(
@@ -128,11 +136,13 @@ def _go_on(
     from node.backup.remains import check, has_majority, write
     from node.broker.about import release
 
-    cluster, member, gone = asked
+    cluster, member, gone, running = asked
     source = member.name
     if source in gone:
         raise UsageProblem(f"--from and --lost both name {source}")
-    check(cluster, source, ends, gone, moved)
+    if kept := [name for name in gone if name in running]:
+        raise UsageProblem(f"--lost {kept[0]}: it runs, and has its journal")
+    check(cluster, source, ends, gone, moved, running)
     if not yes:
         away = [node.name for node in cluster.nodes if node.name not in ends]
         confirm(
@@ -230,13 +240,13 @@ def _moved_to(node: NodeConfig, where: str) -> NodeConfig:
     return replace(node, client=client, peer=peer, http=http)
 
 
-def _beside(cluster: ClusterConfig, source: str, gone: list[str]) -> dict[str, End]:
+def _beside(cluster: ClusterConfig, known: Container[str]) -> dict[str, End]:
     """Ends of the other logs that are on this machine. A folder without one says nothing."""
     from node.backup.remains import end_of, remains
 
     found = {}
     for node in cluster.nodes:
-        if node.name == source or node.name in gone or not node.data_dir.is_dir():
+        if node.name in known or not node.data_dir.is_dir():
             continue
         try:
             with remains(OsStorage(node.data_dir), cluster, node.name) as journal:
@@ -244,23 +254,6 @@ def _beside(cluster: ClusterConfig, source: str, gone: list[str]) -> dict[str, E
         except (RebuildRefused, JournalError) as error:
             output.note(f"{node.name} does not count: {one_line(error)}")
     return found
-
-
-def refuse_running(nodes: Iterable[NodeConfig]) -> None:
-    """Raise CliError where one answers: it has to stand still while logs are compared."""
-    looked_at = list(nodes)
-
-    async def look() -> list[NodeConfig]:
-        seen = await asyncio.gather(*(listens(node.peer) for node in looked_at))
-        return [node for node, there in zip(looked_at, seen, strict=True) if there]
-
-    running = asyncio.run(look())
-    if running:
-        names = ", ".join(f"{node.name} ({node.peer})" for node in running)
-        raise CliError(
-            f"{names} runs: stop every node first; one that has only lost its disk gets everything"
-            " back by an ordinary start, while a majority is up"
-        )
 
 
 def _say(
@@ -284,6 +277,7 @@ def _say(
     )
     output.note(
         f"the new cluster has another name, and its file is {file_of(path)}: look at it, and give"
-        " it to every machine with the backup; move the old data folders away, and then, on"
-        f" each machine: fifo restore {path} --config {file_of(path)} --node {source}, ..."
+        " it to every machine with the backup; stop every node that runs, move the old data"
+        f" folders away, and then, on each machine: fifo restore {path} --config {file_of(path)}"
+        f" --node {source}, ..."
     )

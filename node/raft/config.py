@@ -285,6 +285,8 @@ class RaftStatus:
     commit_index: int
     applied_index: int
     last_index: int
+    durable_end: tuple[int, int] | None
+    """Term and index of the last entry of the log; None while that is not durable."""
     snapshot_index: int
     uncommitted_bytes: int
     lease_seconds: float
@@ -295,6 +297,9 @@ class RaftStatus:
     differs_index: int = 0
     """Since when this node's state is another one than that of a majority; 0: as far as it knows,
     it is not."""
+    undecided: bool = False
+    """Whether this node leads and accepts nothing, for the states differ and none is known to be
+    right."""
     yield_seconds: float = 0.0
     """For how long it still lets the others stand for election first."""
     scrub: ScrubStats = field(default_factory=ScrubStats)

@@ -582,6 +582,7 @@ class RaftNode:
             commit_index=self.commit_index,
             applied_index=self.applied_index,
             last_index=self.last_index,
+            durable_end=self._durable_end(),
             snapshot_index=0 if snapshot is None else snapshot.index,
             uncommitted_bytes=self.uncommitted_bytes,
             lease_seconds=max(0.0, self.lease_until() - now),
@@ -590,10 +591,15 @@ class RaftNode:
             recovering=self.waits_for(),
             differs_index=core.equality.own_differs_index
             or (core.undecided_index if self.undecided else 0),
+            undecided=self.undecided,
             yield_seconds=core.yield_seconds(),
             scrub=core.scrubbing.stats(),
             counters=core.counters,
         )
+
+    def _durable_end(self) -> tuple[int, int] | None:
+        log = self._log
+        return (log.last_term, log.last_index) if log.synced_index >= log.last_index else None
 
     # --- life ---
 

@@ -25,6 +25,7 @@ from node.journal.io.storage import OsStorage
 from node.journal.passport import Keeper
 from node.raft import Configuration, Journal, Member, encode
 from node.testing.disk import SimStorage
+from tests.node.cli.local import free_base_port
 from tests.support.cluster import LocalCluster, free_ports, loopback_config
 
 pytestmark = pytest.mark.slow
@@ -36,10 +37,11 @@ def refusal(
     source: str = "n1",
     count: int = 3,
     moved: Sequence[str] = (),
+    running: Sequence[str] = (),
 ) -> str:
     """The words of a refusal; empty where there is none."""
     try:
-        check(cluster_config(count, 7100, Path("/nowhere")), source, ends, lost, moved)
+        check(cluster_config(count, 7100, Path("/nowhere")), source, ends, lost, moved, running)
     except RebuildRefused as refused:
         return str(refused)
     return ""
@@ -77,6 +79,20 @@ def test_a_majority_that_has_moved_is_rebuilt_and_loses_nothing() -> None:
     assert "then move those that have moved" in refusal(whole, [], moved=["n2"])
     assert "n1 has more" in refusal(whole, [], "n2", moved=["n1", "n2"])
     assert refusal({"n1": end, "n2": less}, [], count=2, moved=["n2"]) == ""
+
+
+def test_what_was_asked_of_members_that_run_counts_only_where_they_elect_no_leader() -> None:
+    """By its new address n2 dials n3, of which no more is known: the two may confirm entries."""
+    end, less = End(7, 1204), End(7, 1203)
+    ends, moved = {"n1": end, "n2": less}, ["n1", "n2"]
+    words = "n2 and n3 could still elect a leader and confirm more than they have now: stop n2"
+    assert words in refusal(ends, [], moved=moved, running=["n2"])
+    assert refusal(ends, [], moved=moved) == "", "n2 is stopped"
+    assert refusal(ends, ["n3"], moved=moved, running=["n2"]) == "", "n3 never comes back"
+    both = {"n1": end, "n2": less, "n3": less}
+    assert "stop n2 and n3" in refusal(both, [], moved=moved, running=["n2", "n3"])
+    lost = ["n3", "n4", "n5"]
+    assert refusal({"n1": end, "n2": less}, lost, count=5, running=["n2"]) == ""
 
 
 def test_a_member_of_which_nothing_is_known_may_have_more() -> None:
@@ -129,7 +145,7 @@ async def test_a_cluster_goes_on_from_the_one_member_that_is_left(
             await client.publish_many("orders", bodies)
             held = await client.get("orders", 5)
             await asyncio.gather(*(message.ack() for message in held[:3]))
-        with pytest.raises(CliError, match="stop every node first"):
+        with pytest.raises(CliError, match=r"n1 .* runs: stop it first"):
             await run(rebuild, config=path, source="n1", yes=True)
     finally:
         await cluster.stop()
@@ -196,7 +212,7 @@ def test_a_rebuild_goes_by_the_members_of_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The file names one of four: of the others the command has to know, too."""
-    config = cluster_config(1, 7100, tmp_path)
+    config = cluster_config(1, free_base_port(), tmp_path)
     path, file = tmp_path / "cluster.toml", tmp_path / "n1.rebuilt"
     path.write_text(to_toml(config))
     logged(config.nodes[0].data_dir, config, "n1", 3, 4)
@@ -217,7 +233,7 @@ def test_members_that_have_moved_begin_anew_where_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two of three came up at other addresses; the log has the old ones."""
-    config = cluster_config(3, 7100, tmp_path)
+    config = cluster_config(3, free_base_port(), tmp_path)
     path, file = tmp_path / "cluster.toml", tmp_path / "n1.rebuilt"
     path.write_text(to_toml(config))
     logged(config.node("n1").data_dir, config, "n1", 5, 3)
@@ -251,7 +267,7 @@ def test_members_that_have_moved_begin_anew_where_they_are(
     ],
 )
 def test_an_address_that_cannot_be_is_refused(tmp_path: Path, word: str, problem: str) -> None:
-    config = cluster_config(3, 7100, tmp_path)
+    config = cluster_config(3, free_base_port(), tmp_path)
     path = tmp_path / "cluster.toml"
     path.write_text(to_toml(config))
     logged(config.node("n1").data_dir, config, "n1", 5, 3)
