@@ -23,7 +23,7 @@ from node.cli.limits import (
     SLOW_SYNC_MS,
 )
 from node.cli.observe import known_members
-from node.cli.text import alarm_text, bytes_text, seconds_text
+from node.cli.text import alarm_text, bytes_text, seconds_text, undecided_text
 
 View = Mapping[str, Any]
 
@@ -137,6 +137,13 @@ def _log(seen: Seen) -> Iterator[Finding]:
         elif (lag := last - node.get("applied", 0)) > LAG_ENTRIES:
             fact = f"is {lag} entries behind: it is no help yet if another node is lost"
             yield warning("log", node["node"], fact, "look at its disk and its network")
+
+
+def _states(seen: Seen) -> Iterator[Finding]:
+    stopped = undecided_text(seen.up)
+    if stopped is not None:
+        fact, _, fix = stopped.partition(": ")
+        yield error("states", "cluster", fact, fix)
 
 
 def _alarms(seen: Seen) -> Iterator[Finding]:
@@ -274,14 +281,15 @@ def _queues(seen: Seen) -> Iterator[Finding]:
 
 
 _CHECKS: Final[tuple[Check, ...]] = (
-    _quorum, _strangers, _leader, _log, _alarms, _room, _disks, _clocks, _descriptors, _versions,
-    _certificates, _keys, _users, _queues,
+    _quorum, _strangers, _leader, _log, _states, _alarms, _room, _disks, _clocks, _descriptors,
+    _versions, _certificates, _keys, _users, _queues,
 )  # fmt: skip
 
 CHECKS: Final[Mapping[str, str]] = {
     "quorum": "every node answers, and one more may be lost",
     "leader": "one node leads, and all know it",
     "log": "no node is behind",
+    "states": "the members' states are known to be right",
     "alarms": "publishes are taken",
     "room": "disks have room",
     "disks": "syncs are quick",

@@ -23,6 +23,9 @@ from node.cli.limits import PARENT_POLL_S, POLL_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+MODULE: Final = "node"
+"""The program of a node that is started here."""
+
 _PR_SET_PDEATHSIG: Final = 1
 _NEVER: Final = threading.Event()
 
@@ -66,12 +69,12 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def start_node(arguments: Sequence[str], log: Path, *, die_with_me: bool) -> ProcessId:
-    """Start ``python -m node`` in its own session, so that Ctrl-C reaches only its parent.
+    """Start ``python -m MODULE`` in its own session, so that Ctrl-C reaches only its parent.
 
     Output is appended to ``log``. With ``die_with_me`` the node is killed when this process
     ends, even by SIGKILL.
     """
-    command = [sys.executable, "-m", "node", *arguments]
+    command = [sys.executable, "-m", MODULE, *arguments]
     if die_with_me:
         command += ["--parent", str(os.getpid())]
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from node.cli.listing import Watch, repeat
 from node.cli.observe import observe_members
 from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.tables import Column, number
-from node.cli.text import alarm_text, bytes_text, seconds_text
+from node.cli.text import alarm_text, bytes_text, seconds_text, undecided_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +69,10 @@ def _draw(found: dict[str, Any]) -> None:
             output.note(_refuses(node["node"], alarm))
         if waits_for := node.get("recovering"):
             output.note(f"{node['node']} does not count yet: it waits for {waits_for}")
-    for name, index in _differing(nodes):
+    stopped = undecided_text(nodes)
+    if stopped is not None:
+        output.note(stopped)
+    for name, index in _differing(nodes) if stopped is None else ():
         output.note(
             f"the state of {name} is not that of the majority since entry {index}, and is replaced "
             "by it: look at its memory, its disk and its version"

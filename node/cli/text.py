@@ -99,6 +99,20 @@ def bytes_text(count: int) -> str:
     return f"{value:.1f} TiB"
 
 
+def undecided_text(nodes: Iterable[Mapping[str, Any]]) -> str | None:
+    """The fact and the fix where the states of its members differ and none is known to be right;
+    None where that is not so."""
+    for node in nodes:
+        if node.get("undecided"):
+            return (
+                f"the states of the members differ since entry {node['differs_index']}"
+                " and none is known to be right, so the cluster accepts nothing: stop every node"
+                " and restore the newest good backup, or recover those whose state is not trusted"
+                " and restart the others"
+            )
+    return None
+
+
 def alarm_text(alarm: Mapping[str, Any]) -> str:
     """Format an alarm of a node: what is short, how much there is, and the threshold."""
     measured, threshold = bytes_text(alarm["bytes"]), bytes_text(alarm["threshold_bytes"])

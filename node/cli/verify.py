@@ -31,6 +31,7 @@ from node.cli.limits import (
 )
 from node.cli.session import Json, Url, choose_url, node_options, run
 from node.cli.tables import Column, number
+from node.cli.text import undecided_text
 
 EQUAL: Final = "equal"
 DIFFERS: Final = "differs"
@@ -72,10 +73,12 @@ def verify(url: Url = None, as_json: Json = False) -> None:
     """
     options = node_options(choose_url(url))
 
-    async def work(client: fifo.Client) -> list[Member]:
-        return await _verify(client, options)
+    members = asyncio.run(_members(options))
 
-    members = run(url, work)
+    async def work(client: fifo.Client) -> None:
+        await _verify(client, members, options)
+
+    run(url, work)
     index = next((one.view.index for one in members if one.view is not None), None)
     if as_json:
         output.print_json({"index": index, "nodes": [one.plain() for one in members]})
@@ -111,13 +114,22 @@ def _remedy(one: Member) -> str:
     )
 
 
-async def _verify(client: fifo.Client, options: Options) -> list[Member]:
+async def _members(options: Options) -> list[Member]:
+    """All nodes. Raises CliError where their states were compared already, without an outcome."""
+    nodes = await nodes_of(options)
+    stopped = undecided_text(nodes)
+    if stopped is not None:
+        raise CliError(stopped)
     members = []
-    for seen in await nodes_of(options):
+    for seen in nodes:
         member = Member(seen["node"], seen["address"], seen.get("version") or "")
         if seen["role"] == "down":
             member.problem = f"does not answer: {seen['error']}"
         members.append(member)
+    return members
+
+
+async def _verify(client: fifo.Client, members: Sequence[Member], options: Options) -> None:
     try:
         await asyncio.gather(*(_open(one, options) for one in members))
         await _pin_all(client, [one for one in members if one.reader is not None])
@@ -126,7 +138,6 @@ async def _verify(client: fifo.Client, options: Options) -> list[Member]:
         for one in members:
             await _close(one)
     judge(members)
-    return members
 
 
 async def _open(member: Member, options: Options) -> None:
