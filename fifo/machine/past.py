@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Any, cast
 
 from fifo.machine import queries
-from fifo.machine.limits import PAST_ROWS
+from fifo.machine.limits import BLOCK_BITS, PAST_ROWS
 from fifo.machine.past_queue import PastQueue
 from fifo.machine.queries import Plain
 from fifo.machine.state.records import KINDS, Frozen, Queue, State
@@ -124,6 +124,12 @@ class Past:
     def kept_messages(self) -> int:
         """Messages of the queues that the view had to copy, or that were read: what it costs."""
         return sum(queue.total for queue in self._view.kept("queue"))
+
+    @property
+    def unshared_messages(self) -> int:
+        """Messages in blocks that the view has for itself alone: what it costs, unless it is read.
+        Takes some 50 nanoseconds for each thousand messages."""
+        return self._view.blocks_alone() << BLOCK_BITS
 
     def release(self) -> None:
         """End it: nothing may be asked any more."""

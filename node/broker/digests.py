@@ -38,6 +38,7 @@ class Digests:
         self._past: Past | None = None
         self._steps: Generator[None, None, bytes] | None = None
         self._begins_at = 0.0
+        self._looks = 0
         self._index = self._version = 0
         self.made_total = 0
         """Digests that were made, since the start of the process."""
@@ -53,14 +54,16 @@ class Digests:
         self._steps = _digest(ViewCopy(self._view))
         self._index, self._version = index - 1, machine.version
         self._begins_at = self._now() + self._wait_s
+        self._looks = 0
 
     def look(self, stopwatch: Callable[[], float]) -> None:
         """Hash for a slice of time, if it is this member's turn."""
-        if self._steps is None or self._now() < self._begins_at:
+        if self._steps is None:
             return
-        assert self._past is not None, "made together"
-        if self._past.kept_messages > limits.DIGEST_MESSAGES_MAX:
+        self._looks += 1
+        if self._looks % limits.DIGEST_COST_LOOKS == 1 and self._costs_too_much():
             self._give_up("what it keeps takes too much memory")
+        if self._steps is None or self._now() < self._begins_at:
             return
         until = stopwatch() + limits.DIGEST_SLICE_SECONDS
         try:
@@ -74,6 +77,10 @@ class Digests:
             self.made_total += 1
             logger.info("event=digest index=%d digest=%014x", mark.index, mark.hash)
             self._note(mark)
+
+    def _costs_too_much(self) -> bool:
+        assert self._past is not None, "made together"
+        return self._past.unshared_messages > limits.DIGEST_MESSAGES_MAX
 
     def replaced(self) -> None:
         """Another state has taken the place of this one."""

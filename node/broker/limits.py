@@ -420,8 +420,12 @@ DIGEST_STEPS_MAX: Final = 256
 """Steps of one slice, for a stopwatch that stands still."""
 
 DIGEST_MESSAGES_MAX: Final = 5_000_000
-"""Messages in queues that the view had to copy; beyond it the digest is given up. A quarter of what
-pinned views may cost."""
+"""Messages in blocks that have changed or left since the view was made, which it keeps for itself;
+beyond it the digest is given up. A quarter of what pinned views may cost."""
+
+DIGEST_COST_LOOKS: Final = 20
+"""Looks, of which there are twenty a second, between two at that: one at ten million messages takes
+half a millisecond."""
 
 # --- redrive, move, durable consumers -------------------------------------------------------------
 

@@ -594,6 +594,16 @@ class Frozen:
         """The items of a kind that were remembered so far: the memory that the view costs."""
         return list(self._saved[kind].values())
 
+    def blocks_alone(self) -> int:
+        """Blocks of messages that were changed, or have left, since the view was made: all others
+        are those of the live state, and cost it nothing."""
+        live, found = self._state.queues, 0
+        for kept in self.kept("queue"):
+            queue = live.get(kept.number)
+            now = {} if queue is None else queue.blocks
+            found += sum([now.get(at) is not block for at, block in kept.blocks.items()])
+        return found
+
     def release(self) -> None:
         """Stop keeping: the view must not be read any more."""
         if self in self._state.frozen:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import fifo
+from bench.machine_cycle import Cycle
 from fifo.machine.contract import Machine, commands
+from fifo.machine.limits import BLOCK_MESSAGES
 from fifo.words.versions import FIRST, STATES_COMPARED
 from node.broker import entry, limits
 from node.broker.digests import Digests
@@ -153,6 +155,34 @@ def test_a_view_that_costs_too_much_memory_is_given_up(monkeypatch: pytest.Monke
     monkeypatch.setattr(limits, "DIGEST_MESSAGES_MAX", -1)
     scene.look()
     assert (scene.marks, scene.digests.given_up_total) == ([], 1)
+
+
+def test_a_view_of_a_deep_queue_costs_what_has_left_it_since_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of ten blocks one leaves: a busy queue of millions is compared all the same."""
+    scene = Scene()
+    cycle = Cycle(BLOCK_MESSAGES // 2, ready=10 * BLOCK_MESSAGES)
+    cycle.consumer = cycle.subscribe("worker", 5 * BLOCK_MESSAGES)
+    scene.machine = cycle.machine
+    monkeypatch.setattr(limits, "DIGEST_MESSAGES_MAX", 2 * BLOCK_MESSAGES)
+    before = scene.machine.digest()
+    scene.digests.named(9)
+    for _ in range(2):
+        cycle.settle()
+    scene.now += limits.DIGEST_APART_SECONDS
+    scene.look()
+    assert scene.marks == [Mark.of_state(8, scene.machine.version, before)]
+    queue = cycle.machine.queue_overview("q")
+    assert queue is not None
+    assert queue["messages"] == 9 * BLOCK_MESSAGES
+
+    scene.digests.made_total = 0
+    scene.digests.named(90)
+    for _ in range(6):
+        cycle.settle()
+    scene.look()
+    assert (len(scene.marks), scene.digests.given_up_total) == (1, 1), "while it waits for its turn"
 
 
 def test_a_state_that_was_replaced_is_not_compared() -> None:
