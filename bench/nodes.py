@@ -30,6 +30,10 @@ class Nodes:
         self.client: str = views[0]["client"]
         self._http: str = views[0]["http"]
 
+    def signal_leader(self, number: int) -> None:
+        """Send a signal to the leader."""
+        os.kill(self._pids[0], number)
+
     def cpu_seconds(self) -> list[float]:
         """CPU time of each node so far, all its threads, to the nanosecond."""
         return [time.clock_gettime(_cpu_clock(pid)) for pid in self._pids]

@@ -109,15 +109,23 @@ FLOORS: dict[str, Room] = {
     # installed: the one import that points from fifo to node, made when the command runs.
     "fifo.__main__": room(knows="node.cli fifo fifo.worker"),
     "tools": room(),
+    # a node that hashes its state when it is asked to
+    "bench.growth.digesting": room(knows="fifo.machine node.broker node.cli"),
     "bench": room(
         # node: the machine alone is timed with the collections of garbage that a node has
         # tools: the demo unpacks a release that is kept
-        knows="fifo fifo.words fifo.client fifo.machine fifo.spark fifo.wire node node.cli tools",
+        knows="fifo fifo.words fifo.client fifo.machine fifo.spark fifo.wire node node.cli tools"
+        " bench.growth.digesting",
         uses="pyspark pyarrow py4j matplotlib rich pika nats",
     ),
     "bench.raft": room(knows="bench node.raft", uses="rich uvloop"),
     # its driver runs in older checkouts too, which have no loop of their own
     "bench.rates": room(knows="bench fifo", uses="rich uvloop"),
+    # a log is applied again by the part of a node that does so
+    "bench.hashing": room(
+        knows="bench bench.rates fifo.machine node node.journal node.raft node.broker node.backup",
+        uses="rich",
+    ),
     "bench.raft.stock": room(
         knows="bench bench.raft", uses="pysyncobj"
     ),  # what ours is held against
@@ -126,7 +134,7 @@ FLOORS: dict[str, Room] = {
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
         " node.raft.pysyncobj node.broker node.backup node.server node.http node.cli"
         " node.testing fifo.testing fifo.celery fifo.dramatiq fifo.taskiq pytest_fifo pyspark_fifo"
-        " node.__main__ fifo.__main__ bench bench.raft bench.rates tools",
+        " node.__main__ fifo.__main__ bench bench.raft bench.rates bench.hashing tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pydantic packaging pyspark pyarrow kombu amqp celery dramatiq taskiq t pika matplotlib"
         " rich typer click crc32c xdist uvloop mypy opentelemetry msgspec PIL fastavro google"

@@ -12,7 +12,9 @@ import asyncio
 import contextlib
 import json
 import shutil
+import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,22 +22,28 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from bench.cluster import BenchCluster
+from bench.cluster import FIFO, BenchCluster
 from bench.growth import pictures, report
 from bench.growth.curves import (
     BATCHES,
+    CALM,
     CURVES,
+    HASHED,
     IDLE,
+    LASTED,
     LONE,
     LONGEST,
     MEMORY,
     MEMORY_FROM,
+    SLICE,
     SNAPSHOT_BYTES,
     STALL,
     Curve,
 )
-from bench.growth.probe import Probe, until_snapshot
+from bench.growth.digesting import MODULE, found_in
+from bench.growth.probe import Probe, steady, until_snapshot
 from bench.hardware import describe, machine
+from bench.loopback import ClusterFailed
 from bench.measuring import FAILURES, measured
 from bench.nodes import Nodes
 
@@ -61,11 +69,17 @@ class Measuring:
     """A curve on a cluster of its own."""
 
     def __init__(
-        self, curve: Curve, state: State, nodes: Nodes, sizes: GrowthSizes, found: report.Found
+        self,
+        curve: Curve,
+        state: State,
+        cluster: BenchCluster,
+        sizes: GrowthSizes,
+        found: report.Found,
     ) -> None:
         self._curve = curve
         self._state = state
-        self._nodes = nodes
+        self._nodes = Nodes(cluster)
+        self._configuration = cluster.file
         self._sizes = sizes
         self._found = found
         self._before_mib = 0.0
@@ -83,6 +97,10 @@ class Measuring:
             await state.grow(size)
             if curve.snapshot:
                 self._note(STALL, size, await until_snapshot(state, self._nodes))
+            elif curve.digest:
+                for _ in range(self._sizes.repeats):
+                    await self._digest(size)
+                continue
             else:
                 await self._costs(size)
             longest_ms = await self._nodes.longest_ms()
@@ -102,6 +120,22 @@ class Measuring:
             self._note(BATCHES, size, await probe.in_batches())
             self._note(LONE, size, await probe.lone())
 
+    async def _digest(self, size: int) -> None:
+        """Have the leader hash its state beside a steady load, whose confirms are looked at for as
+        long as idle nodes are, before, and until the digest is there."""
+        end = time.monotonic() + self._sizes.idle_s
+        self._note(CALM, size, await steady(self._state, lambda: time.monotonic() > end))
+        before = len(found_in(self._configuration))
+        self._nodes.signal_leader(signal.SIGUSR2)
+        stall_ms = await steady(self._state, lambda: len(found_in(self._configuration)) > before)
+        taken = found_in(self._configuration)[-1]
+        if not taken["made"]:
+            raise ClusterFailed(f"a digest of {size:,} messages was given up")
+        self._note(STALL, size, stall_ms)
+        self._note(HASHED, size, 1_000 * taken["cpu_s"])
+        self._note(SLICE, size, 1_000 * taken["longest_s"])
+        self._note(LASTED, size, taken["lasted_s"])
+
     def _note(self, figure: str, size: int, value: float, more: str = "") -> None:
         """Keep a value, and print it at once, with a word more: the rest may take long."""
         self._found.setdefault((self._curve.name, figure, size), []).append(value)
@@ -115,14 +149,18 @@ async def measure(
     failed = 0
     for curve in curves:
         place = folder / curve.name
-        cluster = BenchCluster(household, place, SNAPSHOT_BYTES if curve.snapshot else None)
+        cluster = BenchCluster(
+            household,
+            place,
+            SNAPSHOT_BYTES if curve.snapshot else None,
+            (sys.executable, "-m", MODULE) if curve.digest else FIFO,
+        )
         await cluster.start()
-        nodes = Nodes(cluster)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 state = curve.state(cluster.url, stack)
                 await state.open()
-                await Measuring(curve, state, nodes, sizes, found).run()
+                await Measuring(curve, state, cluster, sizes, found).run()
         except FAILURES as error:
             _say(f"{curve.name}: ends here: {error}")
             failed += 1

@@ -19,8 +19,12 @@ IDLE = "CPU while nothing happens, ms a second"
 MEMORY = "memory of the leader for each, bytes"
 LONGEST = "longest work in one go so far, ms of CPU"
 STALL = "longest confirm meanwhile, ms"
+CALM = "longest confirm before, ms"
+HASHED = "CPU of a digest, ms"
+SLICE = "longest slice of it, ms of CPU"
+LASTED = "from its beginning to its end, s"
 
-FIGURES: Final = (BATCHES, LONE, IDLE, MEMORY, LONGEST, STALL)
+FIGURES: Final = (BATCHES, LONE, IDLE, MEMORY, LONGEST, HASHED, SLICE, LASTED, CALM, STALL)
 """In the order of a table. CPU is that of all three nodes, and beyond what they take while idle."""
 
 _MILLIONS: Final = tuple(10**power for power in range(3, 8))
@@ -36,7 +40,7 @@ and while the state is filled."""
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A thing that grows. `snapshot`: what counts is a snapshot of it."""
+    """A thing that grows. `snapshot`, `digest`: what counts is one of it."""
 
     name: str
     axis: str
@@ -44,6 +48,7 @@ class Curve:
     state: type[states.State]
     figures: Sequence[str] = _ALL
     snapshot: bool = False
+    digest: bool = False
 
     def upto(self, most: int) -> list[int]:
         """The sizes up to a bound; the first one at any rate."""
@@ -71,6 +76,22 @@ CURVES: Final = (
         states.Depth,
         (LONGEST, STALL),
         snapshot=True,
+    ),
+    Curve(
+        "digest",
+        "messages in the state while it is hashed",
+        _MILLIONS,
+        states.Depth,
+        (HASHED, SLICE, LASTED, CALM, STALL),
+        digest=True,
+    ),
+    Curve(
+        "digest-keys",
+        "keys in the state while it is hashed, a message of each",
+        _MILLIONS[:-1],
+        states.Keys,
+        (HASHED, SLICE, LASTED, CALM, STALL),
+        digest=True,
     ),
 )
 """Queues end at 10,000 and consumers of a queue at as many: bounds of the machine (semantics.md).

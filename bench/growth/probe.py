@@ -1,7 +1,7 @@
 """The work beside a state, and its price: CPU time of the nodes beyond what they take while idle.
 
-Owns the loads (in batches, one at a time, until a snapshot is taken) and the arithmetic of a price.
-Knows neither what grows nor why.
+Owns the loads (in batches, one at a time, until a snapshot or a digest is there) and the arithmetic
+of a price. Knows neither what grows nor why.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import fifo
-from bench.growth.states import CALL_TIMEOUT_S, PATIENCE_S
+from bench.growth.states import CALL_TIMEOUT_S, PATIENCE_S, QUEUE
 from bench.loopback import ClusterFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bench.growth.states import State
     from bench.nodes import Nodes
 
@@ -68,6 +70,21 @@ class Probe:
             lasted = time.monotonic() - began
             taken = sum(self.nodes.cpu_seconds()) - before
         return max(0.0, taken - self.idle * lasted) / count * 1e6
+
+
+async def steady(state: State, until: Callable[[], bool]) -> float:
+    """Publish, take and settle one message after the other at both ends of the state, until that is
+    so; the longest confirm in ms, which is wall time."""
+    longest_s, end = 0.0, time.monotonic() + PATIENCE_S
+    while not until():
+        if time.monotonic() > end:
+            raise ClusterFailed(f"there was no end within {PATIENCE_S:.0f} s")
+        sent = time.monotonic()
+        await state.publish(1)
+        longest_s = max(longest_s, time.monotonic() - sent)
+        for message in await state.client.get(QUEUE, 1, timeout=CALL_TIMEOUT_S):
+            await message.ack()
+    return 1_000 * longest_s
 
 
 async def until_snapshot(state: State, nodes: Nodes) -> float:

@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.growth.curves import BATCHES, CURVES, FIGURES, IDLE, LONE, LONGEST, MEMORY, STALL
+from bench.growth.curves import (
+    BATCHES,
+    CALM,
+    CURVES,
+    FIGURES,
+    HASHED,
+    IDLE,
+    LASTED,
+    LONE,
+    LONGEST,
+    MEMORY,
+    SLICE,
+    STALL,
+)
 from bench.statistics import spread
 
 if TYPE_CHECKING:
@@ -25,6 +38,10 @@ HEADS = {
     IDLE: "idle, ms a second",
     MEMORY: "bytes each",
     LONGEST: "longest work, ms",
+    HASHED: "a digest, ms",
+    SLICE: "longest slice, ms",
+    LASTED: "its end after, s",
+    CALM: "longest confirm before, ms",
     STALL: "longest confirm, ms",
 }
 """Figures as the head of a page's table names them: a page explains them above."""

@@ -130,10 +130,22 @@ class Measuring:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, checkout: Checkout, household: Household, folder: Path) -> None:
+    def __init__(
+        self,
+        checkout: Checkout,
+        household: Household,
+        folder: Path,
+        snapshot_bytes: int | None = None,
+    ) -> None:
+        """`snapshot_bytes`: of journal between two snapshots, where not the default."""
         self._checkout = checkout
         fifo = checkout.command("-m", "node")
-        self._cluster = BenchCluster(household, folder, program=fifo)
+        self._cluster = BenchCluster(household, folder, snapshot_bytes, fifo)
+
+    @property
+    def configuration(self) -> Path:
+        """The configuration that the nodes were started with."""
+        return self._cluster.file
 
     async def start(self) -> None:
         """Start its nodes."""

@@ -17,7 +17,9 @@ from tests.test_pictures import PICTURE_BYTES_MAX
 
 pytestmark = pytest.mark.slow
 
-DEPTH = next(curve for curve in CURVES if curve.name == "depth")
+DEPTH, DIGEST = (
+    next(curve for curve in CURVES if curve.name == name) for name in ("depth", "digest")
+)
 
 FOUND: report.Found = {
     ("depth", BATCHES, 1_000): [4.0, 6.0, 5.0],
@@ -94,7 +96,7 @@ def test_each_kind_of_curve_is_measured_on_real_nodes_and_leaves_nothing(tmp_pat
     small = ("--up-to", "10", "--messages", "200", "--repeats", "1", "--idle", "0.2")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "bench.growth", "consumers", "snapshot", *small),
+            *(sys.executable, "-m", "bench.growth", "consumers", "snapshot", "digest", *small),
             *("--json", "--dir", str(tmp_path)),
         ],
         env=environment(),
@@ -108,8 +110,10 @@ def test_each_kind_of_curve_is_measured_on_real_nodes_and_leaves_nothing(tmp_pat
     assert {(curve, size) for curve, _, size in found} == {
         *(("consumers", 1), ("consumers", 10)),
         ("snapshot", 1_000),
+        ("digest", 1_000),
     }
-    assert {figure for curve, figure, _ in found if curve == "snapshot"} == {LONGEST, STALL}
+    for name, figures in (("snapshot", {LONGEST, STALL}), ("digest", set(DIGEST.figures))):
+        assert {figure for curve, figure, _ in found if curve == name} == figures
     for key, values in found.items():
         assert all(value > 0 for value in values) or key[1] != LONE, key
     assert list(tmp_path.iterdir()) == []
