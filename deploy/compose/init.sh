@@ -1,7 +1,7 @@
 #!/bin/sh
-# Write etc/cluster.toml and etc/cluster.secret for compose.yaml, with one user, and print its token:
-# only this once. FIFO: the command line, by default of this machine, or as in
-# FIFO="docker run --rm fifo:0.2.0".
+# Write the files of the nodes for compose.yaml in etc, with one user, and print its token: only this
+# once. n1 to n3 begin the cluster by cluster.toml; n4 and n5 join it by files about themselves alone.
+# FIFO: the command line, by default of this machine, or as in FIFO="docker run --rm fifo:0.2.0".
 set -eu
 cd "$(dirname "$0")"
 : "${FIFO:=fifo}"
@@ -15,17 +15,25 @@ umask 077
 mkdir etc
 secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 printf '%s\n' "$secret" > etc/cluster.secret
-{
+cluster() {
     printf '[cluster]\nname = "compose"\nsecret_file = "cluster.secret"\n'
-    for node in n1 n2 n3; do
+}
+nodes() {
+    for node in "$@"; do
         printf '\n[[node]]\nname = "%s"\n' "$node"
         printf 'client = "%s:7101"\npeer = "%s:7102"\nhttp = "%s:7103"\n' "$node" "$node" "$node"
         printf 'data_dir = "/var/lib/fifo/data-%s"\n' "$node"
     done
+}
+user() {
     printf '\n[[user]]\nname = "admin"\n%s\n' "$(printf '%s\n' "$made" | grep '^token_hash')"
     printf 'declare = ["*"]\npublish = ["*"]\nconsume = ["*"]\nmanage = ["*"]\n'
     printf 'monitor = true\noperate = true\n'
-} > etc/cluster.toml
-chmod 444 etc/cluster.toml etc/cluster.secret
+}
+{ cluster; nodes n1 n2 n3; user; } > etc/cluster.toml
+for node in n4 n5; do
+    { cluster; printf 'join = ["n1:7102", "n2:7102", "n3:7102"]\n'; nodes "$node"; user; } > "etc/$node.toml"
+done
+chmod 444 etc/*
 chmod 711 etc
 printf '%s\n' "$made" | grep '^token '

@@ -223,6 +223,17 @@ def _applied(where: Path, fifo: str, quiet: dict[str, str]) -> str:
     return "formatted, valid; applied to a cluster: a queue made, changed, and left as it was"
 
 
+def files() -> str:
+    """The tests of the files that nodes read which need tools: more pods and hosts join."""
+    bins = (tools.helm().parent, tools.of_pypi(), os.environ["PATH"])
+    tests = ("-m", "pytest", "-q", "-n", "0", "--timeout", "600", str(HERE))
+    run(sys.executable, *tests, cwd=ROOT, PATH=os.pathsep.join(map(str, bins)))
+    return (
+        "files of charts and playbooks are those that nodes take; by those of a release that has"
+        " grown, two nodes join three"
+    )
+
+
 # --- containers -----------------------------------------------------------------------------------
 
 
@@ -268,6 +279,7 @@ def monitoring() -> str:
 
 CHECKS: Final[tuple[tuple[str, str, Callable[[], str]], ...]] = (
     ("chart", "helm 3.6, kubernetes-validate, @kubernetes-models", chart),
+    ("files of nodes", "helm, ansible-playbook, pytest", files),
     ("compose file", "docker-compose 1.29", compose),
     ("image", "mmdebstrap, skopeo, podman, crun, podman-compose", image),
     ("Debian package", "dpkg-deb, lintian, mmdebstrap", package),

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Start deploy/compose with podman, use it, lose its leader, and end it. Prints a line for each step.
+# Start deploy/compose with podman, use it, lose its leader, let n4 join, and end it. Prints a line for
+# each step.
 #
 #     unshare --mount compose_run.sh ARCHIVE COMPOSE FOLDER     an image, compose.yaml, where it works
 #
@@ -70,3 +71,10 @@ done
 echo "killed: $before"
 cli consume orders --count 1 --ack | grep -q one
 echo "consumed under: $led"
+podman start "${project}_${before}_1" > /dev/null
+# An older podman-compose knows no profiles, and has started n4 before.
+if podman-compose --help | grep -q -e --profile; then
+    podman-compose -p "$project" --profile grow -f compose.yaml up -d n4 > "$work/grow.log" 2>&1
+fi
+joined=$(cli member add n4 2>> "$work/grow.log") || { cat "$work/grow.log" >&2; podman logs "${project}_n4_1" >&2; exit 1; }
+echo "joined: $joined"

@@ -22,14 +22,19 @@ import pytest
 
 from node.cli.config_checks import check_file
 from node.cli.findings import Severity
-from node.config import examine, load_config
+from node.config import ClusterConfig, examine, load_config
 from tests.deploy.values import ADMIN, REFUSED, SETS, known, leaves
+from tests.members import stories
 
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "fifo"
+
+
+HELM = shutil.which("helm")
+ANSIBLE = shutil.which("ansible-playbook")
 
 
 def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -120,6 +125,37 @@ def test_compose_starts_from_files_that_a_node_takes(tmp_path: Path) -> None:
     assert (again.returncode, "etc is there already" in again.stderr) == (1, True)
     compose = (DEPLOY / "compose" / "compose.yaml").read_text()
     assert [f"--node, {node.name}]" in compose for node in settings.nodes] == [True] * 3
+    for name in ("n4", "n5"):
+        joins = joining(etc / f"{name}.toml")
+        assert f"[serve, --config, /etc/fifo/{name}.toml, --node, {joins.nodes[0].name}]" in compose
+        assert [str(one) for one in joins.join] == [str(one.peer) for one in settings.nodes]
+        assert joins.users == settings.users
+
+
+def joining(path: Path) -> ClusterConfig:
+    """A file by which a node joins: it names that node alone, and nothing else is wrong with it."""
+    settings = load_config(path)
+    assert len(settings.nodes) == 1
+    assert settings.join
+    found = check_file(path, settings, [])
+    assert [one for one in found if one.severity is Severity.ERROR] == []
+    return settings
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_a_fourth_service_of_compose_joins_the_three(tmp_path: Path) -> None:
+    """The files as init.sh writes them, with addresses of this machine: no container is needed."""
+    shutil.copytree(DEPLOY / "compose", tmp_path / "compose")
+    fifo = {"FIFO": f"{sys.executable} -m node", "PYTHONPATH": str(ROOT)}
+    made = run("sh", tmp_path / "compose" / "init.sh", **fifo)
+    assert made.returncode == 0, made.stderr
+    etc = tmp_path / "compose" / "etc"
+    began = (etc / "cluster.toml").read_text()
+    files = {**dict.fromkeys(("n1", "n2", "n3"), began), "n4": (etc / "n4.toml").read_text()}
+    secret, token = (etc / "cluster.secret").read_text(), made.stdout.split()[1]
+    await stories.grow_by_files(tmp_path / "machines", files, secret, token)
 
 
 def test_the_unit_and_the_package_agree_with_the_command_line() -> None:
@@ -193,6 +229,54 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(ANSIBLE is None, reason="no ansible-playbook here: `make deploy-check` has one")
+def test_a_host_that_joins_is_in_no_file_of_the_others(tmp_path: Path) -> None:
+    """The template as Ansible fills it in: adding a host restarts none of the others."""
+    before = filled_in(tmp_path / "before", {f"n{n}": {} for n in (1, 2, 3)})
+    after = filled_in(tmp_path / "after", {f"n{n}": {"fifo_joins": n > 3} for n in (1, 2, 3, 4)})
+    assert {name: after[name].read_text() for name in before} == {
+        name: path.read_text() for name, path in before.items()
+    }
+    assert [node.name for node in load_config(after["n1"]).nodes] == ["n1", "n2", "n3"]
+    joins = joining(after["n4"])
+    assert [node.name for node in joins.nodes] == ["n4"]
+    assert [str(one) for one in joins.join] == [f"n{n}.example.org:7102" for n in (1, 2, 3)]
+
+
+def filled_in(folder: Path, hosts: dict[str, dict[str, Any]]) -> dict[str, Path]:
+    """The role's template for each host of an inventory, on this machine."""
+    variables = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "fifo_cluster": "shop",
+        "fifo_users": '[[user]]\nname = "admin"\noperate = true\n'
+        f'password_hash = "{ADMIN["password_hash"]}"\n',
+    }
+    inventory = {
+        "fifo": {
+            "hosts": {
+                name: {"fifo_host": f"{name}.example.org", **one} for name, one in hosts.items()
+            },
+            "vars": variables,
+        }
+    }
+    dest = str(folder / "{{ inventory_hostname }}.toml")
+    task = {"ansible.builtin.template": {"src": "cluster.toml.j2", "dest": dest}}
+    play = {"hosts": "fifo", "gather_facts": False, "roles": [{"role": str(folder / "role")}]}
+    for part in ("defaults", "templates"):
+        source = DEPLOY / "ansible" / "roles" / "fifo" / part
+        shutil.copytree(source, folder / "role" / part)
+    (folder / "role" / "tasks").mkdir()
+    (folder / "role" / "tasks" / "main.yml").write_text(json.dumps([task]))
+    (folder / "cluster.secret").write_text("0123456789abcdef")
+    (folder / "hosts.json").write_text(json.dumps(inventory))
+    (folder / "play.json").write_text(json.dumps([play]))
+    assert ANSIBLE is not None
+    done = run(ANSIBLE, "-i", folder / "hosts.json", folder / "play.json", HOME=str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: folder / f"{name}.toml" for name in hosts}
+
+
 def values_of(path: Path) -> set[str]:
     """The values that templates name, up to two levels."""
     text = "\n".join(one.read_text() for one in sorted(path.glob("templates/*")))
@@ -233,34 +317,87 @@ def test_terraform_applies_the_file_of_queues_when_it_has_changed() -> None:
     assert shown.stdout == "apply|q|--yes|--prune|--only|a b*|"
 
 
-HELM = shutil.which("helm")
+needs_helm = pytest.mark.skipif(HELM is None, reason="no helm here: `make deploy-check` has one")
 
 
-@pytest.mark.skipif(HELM is None, reason="no helm here: docs/deploy.md says where from")
+@needs_helm
 @pytest.mark.parametrize(
-    ("values", "nodes"),
+    ("values", "began", "join"),
     [
-        ({}, 3),
-        ({"replicas": 5, "limits": {"disk_low_bytes": 1 << 30}, "raft": {"heartbeat_ms": 50}}, 5),
-        ({"users": [], "usersInLog": True, "balancers": ["10.0.0.0/24"]}, 3),
-        ({"peerTls": {"enabled": True, "issuerRef": {"name": "peers"}}}, 3),
-        ({"peerTls": {"enabled": True, "csiDriver": True, "issuerRef": {"name": "peers"}}}, 3),
+        ({}, 3, 0),
+        ({"replicas": 5, "founders": 5, "limits": {"disk_low_bytes": 1 << 30}}, 5, 0),
+        ({"users": [], "usersInLog": True, "balancers": ["10.0.0.0/24"]}, 3, 0),
+        ({"peerTls": {"enabled": True, "issuerRef": {"name": "peers"}}}, 3, 0),
+        ({"peerTls": {"enabled": True, "csiDriver": True, "issuerRef": {"name": "peers"}}}, 3, 0),
+        ({"replicas": 5, "raft": {"heartbeat_ms": 50}}, 3, 2),
+        ({"replicas": 3, "founders": 1}, 1, 2),
+        ({"replicas": 3, "founders": 0}, 0, 3),
+        ({"replicas": 3, "founders": 5}, 3, 0),
     ],
 )
-def test_a_rendered_cluster_toml_is_one_that_nodes_take(
-    tmp_path: Path, values: dict[str, Any], nodes: int
+def test_the_files_of_a_chart_are_those_that_nodes_take(
+    tmp_path: Path, values: dict[str, Any], began: int, join: int
 ) -> None:
-    file = tmp_path / "values.json"
+    """A file for each pod: those of the beginning name each other, and each of the others itself,
+    and where the members are."""
+    files, _ = of_chart(tmp_path, values)
+    names = [f"q-{place}" for place in range(began + join)]
+    assert [*files] == names
+    for name in names[:began]:
+        config = load_config(files[name])
+        count = values.get("founders", 3)
+        assert [node.name for node in config.nodes] == [f"q-{place}" for place in range(count)]
+        assert not config.join
+    for name in names[began:]:
+        config = joining(files[name])
+        assert config.node(name).peer.host == f"{name}.q-nodes.prod.svc.cluster.local"
+        assert [one.host.partition(".")[0] for one in config.join] == [
+            other for other in names if other != name
+        ]
+
+
+@needs_helm
+def test_more_replicas_restart_no_pod(tmp_path: Path) -> None:
+    """The template of the pods stays as it is, and so do the files of those that are there."""
+    three, pods_of_three = of_chart(tmp_path / "three", {})
+    five, pods_of_five = of_chart(tmp_path / "five", {"replicas": 5})
+    assert pods_of_three == pods_of_five
+    assert [five[name].read_text() for name in three] == [one.read_text() for one in three.values()]
+    _, pods = of_chart(tmp_path / "other", {"limits": {"disk_low_bytes": 1 << 30}})
+    assert pods != pods_of_three, "a change of what nodes read at their start restarts them"
+
+
+@needs_helm
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_pods_that_a_chart_adds_join_the_others(tmp_path: Path) -> None:
+    """The files of a release that has grown from three to five, with addresses of this machine."""
+    said = run(sys.executable, "-m", "node", "user", "token", PYTHONPATH=str(ROOT)).stdout
+    values = dict(re.findall(r'^(token|token_hash)(?: =)? "?([^"\n]+)"?$', said, re.M))
+    operator = {"name": "op", "operate": True, "token_hash": values["token_hash"]}
+    files, _ = of_chart(tmp_path / "chart", {"replicas": 5, "users": [operator]})
+    texts = {name: path.read_text() for name, path in files.items()}
+    folder = tmp_path / "machines"
+    await stories.grow_by_files(folder, texts, "only members know this\n", values["token"])
+
+
+def of_chart(folder: Path, values: dict[str, Any]) -> tuple[dict[str, Path], str]:
+    """The files of the nodes that a release has, by their names, and the template of its pods."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "values.json"
     file.write_text(json.dumps({"users": [ADMIN], **values}))
     assert HELM is not None
     options = ("--namespace", "prod", "--kube-version", "1.30.0", "--values", file)
     done = run(HELM, "template", "q", CHART, *options)
     assert done.returncode == 0, done.stderr
-    found = re.search(r"  cluster\.toml: \|\n((?:    .*\n|\n)+)", done.stdout)
-    assert found is not None
-    path = tmp_path / "cluster.toml"
-    path.write_text(re.sub(r"^    ", "", found[1], flags=re.M))
-    (tmp_path / "secret").mkdir()
-    (tmp_path / "secret" / "cluster.secret").write_text("0123456789abcdef")
-    config = load_config(path)
-    assert [node.name for node in config.nodes] == [f"q-{place}" for place in range(nodes)]
+    (folder / "secret").mkdir()
+    (folder / "secret" / "cluster.secret").write_text("0123456789abcdef")
+    files = {}
+    for name, text in re.findall(r"^  (q-\d)\.toml: \|\n((?:    .*\n)+)", done.stdout, re.M):
+        files[name] = folder / f"{name}.toml"
+        files[name].write_text(re.sub(r"^    ", "", text, flags=re.M))
+    pods = re.search(r"^  template:\n(.*?)^  volumeClaimTemplates:", done.stdout, re.M | re.S)
+    assert pods is not None
+    assert "--config, /etc/fifo/$(FIFO_NODE).toml, --node, $(FIFO_NODE)]" in pods[1]
+    return files, pods[1]

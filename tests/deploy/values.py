@@ -29,6 +29,7 @@ SETS: Final[dict[str, Values]] = {
     "names, image, storage, a secret that is there": {
         "users": [ADMIN],
         "replicas": 5,
+        "founders": 5,
         "clusterName": "shop.orders",
         "image": {"repository": "registry.example/fifo", "tag": "0.1.0", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "registry"}],
@@ -39,9 +40,12 @@ SETS: Final[dict[str, Values]] = {
     "an image by its digest, a single node": {
         "users": [ADMIN],
         "replicas": 1,
+        "founders": 1,
         "begin": True,
         "image": {"repository": "fifo", "digest": "sha256:" + "0a" * 32},
     },
+    "three that have grown to five": {"users": [ADMIN], "replicas": 5, "peerTls": ISSUED},
+    "one that has grown to three": {"users": [], "usersInLog": True, "founders": 0},
     "users of the log, balancers": {
         "users": [],
         "usersInLog": True,
@@ -103,6 +107,8 @@ REFUSED: Final[dict[str, Values]] = {
     "no users at all": {},
     "a password as a value": {"users": [{"name": "admin", "password": "secret"}]},
     "a value that there is not": {"users": [ADMIN], "replica": 3},
+    "the beginning of one node alone in three": {"users": [ADMIN], "begin": True},
+    "one node that would join": {"users": [ADMIN], "replicas": 1, "founders": 0},
     "no node": {"users": [ADMIN], "replicas": 0},
     "TLS without an issuer": {"users": [ADMIN], "tls": {"enabled": True}},
     "TLS of peers without an issuer": {"users": [ADMIN], "peerTls": {"enabled": True}},

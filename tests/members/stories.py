@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from bench.loopback import free_ports
@@ -214,6 +215,28 @@ async def a_change_is_undone(machines: Machines) -> Load:
         assert "the change was given up (fifo member undo)" in added.err
         assert await machines.members(at) == {"n1", "n2", "n3"}
     return seen
+
+
+async def grow_by_files(folder: Path, files: Mapping[str, str], secret: str, token: str) -> None:
+    """Start each node by its file, the first three together; those behind them join, are added by
+    a user with this token, and serve. Names of hosts become addresses of this machine."""
+    machines = Machines(folder)
+    try:
+        for name in files:
+            machines.new(name)
+        for name, text in files.items():
+            machines.give(name, text, secret)
+            await machines[name].start()
+        first, later = list(files)[:3], list(files)[3:]
+        for name in first:
+            await machines[name].serves()
+        at = f"{machines.url(*first)}?token={token}"
+        for name in later:
+            await machines.member("add", name, at=at)
+            await machines[name].serves()
+        assert await machines.members(at) == set(files)
+    finally:
+        await machines.close()
 
 
 STORIES: Final[dict[str, Callable[[Machines], Awaitable[Load]]]] = {

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -167,6 +168,20 @@ class Machines:
         made = self.all[name] = Machine(name, self._folder / f"{number}-{name}")
         made.write()
         return made
+
+    def give(self, name: str, text: str, secret: str) -> None:
+        """Give a machine a file that was made for other hosts: each host there is a machine here,
+        and each folder one below the machine's own."""
+        for one in self.all.values():
+            for port, here in {7101: one.client, 7102: one.peer, 7103: one.http}.items():
+                text = re.sub(rf'"{one.name}(\.[\w.-]+)?:{port}"', f'"{here}"', text)
+        given = self.all[name]
+        given.file.write_text(text.replace("/var/lib/fifo", str(given.folder)))
+        found = re.search(r'^secret_file = "(.+)"$', text, re.M)
+        assert found is not None
+        path = given.folder / found[1]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(secret)
 
     async def begin(self, count: int) -> list[Machine]:
         """Begin a cluster of so many machines that know each other by their files."""
