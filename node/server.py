@@ -601,9 +601,11 @@ class Node:
         if raft is None:
             return None
         began = self._env.stopwatch()
-        self._stretches.begin(began)
+        if began >= self._stretches.stale_at:
+            self._stretches.read(began)
         try:
-            self.broker.before_turn()
+            if self.broker.leadership is not None:
+                self.broker.before_turn(self.broker.leadership)
             self._turns.asked = False
             delay = raft.turn()
             gathered = self.broker.after_turn()
@@ -668,7 +670,7 @@ class Node:
 
     def _timed(self, kind: str, work: Callable[[], None]) -> None:
         began = self._env.stopwatch()
-        self._stretches.begin(began)
+        self._stretches.read(began)
         work()
         self._stretches.note(kind, began, self._env.stopwatch())
 

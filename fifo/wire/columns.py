@@ -15,6 +15,7 @@ import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, chain, pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -104,22 +105,19 @@ class ColumnError(ValueError):
         self.code = code
 
 
-def unpack_u32(column: Buffer) -> array[int]:
-    """A u32 column as an array."""
-    return _unpack("I", column)
-
-
-def unpack_u64(column: Buffer) -> array[int]:
-    """A u64 column as an array."""
-    return _unpack("Q", column)
-
-
 def _unpack(code: str, column: Buffer) -> array[int]:
     values = array(code)
     values.frombytes(column)
     if _SWAP:
         values.byteswap()
     return values
+
+
+unpack_u32: Final = partial(_unpack, "I")
+"""A u32 column as an array."""
+
+unpack_u64: Final = partial(_unpack, "Q")
+"""A u64 column as an array."""
 
 
 def pack_u32(values: Sequence[int]) -> bytes:

@@ -164,7 +164,7 @@ def _frame(
     data: bytes, start: int, split: int, end: int, containers_max: int
 ) -> Frame | BadMessage:
     """The frame whose header lies in start..split and whose raw part lies in split..end."""
-    kind, correlation, values = _parse_header(data[start:split], containers_max)
+    kind, correlation, *values = _parse_header(data[start:split], containers_max)
     cls = REGISTRY.get(kind)
     if cls is None:
         text = f"message type {kind} is not known to this version"
@@ -176,10 +176,19 @@ def _frame(
     return Frame(message, correlation, memoryview(data)[split:end] if end > split else _EMPTY)
 
 
-def _parse_header(header: bytes, containers_max: int) -> tuple[int, int, list[Any]]:
-    """Type, correlation and fields; whatever is not that breaks the stream."""
+def _parse_header(header: bytes, containers_max: int) -> list[Any]:
+    """Type, correlation and fields; whatever is not that breaks the stream. Other than text keys
+    are refused by `plain`, and the stream goes on."""
     try:
-        values = _unpack(header, containers_max)
+        if len(header) > _TRUSTED_HEADER_BYTES:
+            values = _unpack_bounded(header, containers_max)
+        else:
+            values = msgpack.unpackb(
+                header,
+                strict_map_key=False,
+                object_pairs_hook=_map,
+                ext_hook=_refuse_extension,
+            )
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         # TypeError: a map key that cannot be hashed.
         raise RemoteProtocolError(
@@ -190,18 +199,10 @@ def _parse_header(header: bytes, containers_max: int) -> tuple[int, int, list[An
     kind, correlation = values[0], values[1]
     if type(kind) is not int or type(correlation) is not int or not 0 <= correlation <= U63_MAX:
         raise RemoteProtocolError(Code.PROTOCOL, "type and correlation are not valid numbers")
-    return kind, correlation, values[2:]
+    return values
 
 
-def _unpack(header: bytes, containers_max: int) -> Any:
-    """The header's value. Other than text keys are refused by `plain`, and the stream goes on."""
-    if len(header) <= _TRUSTED_HEADER_BYTES:
-        return msgpack.unpackb(
-            header,
-            strict_map_key=False,
-            object_pairs_hook=_map,
-            ext_hook=_refuse_extension,
-        )
+def _unpack_bounded(header: bytes, containers_max: int) -> Any:
     _check_claims(header)
     bounded = _Bounded(containers_max)
     return msgpack.unpackb(

@@ -100,6 +100,11 @@ class Broker:
         self.about = About(wall_ms, connections_max)
         self.stretches = stretches
         self._input = InputTurns(stopwatch, stretches, lambda kind: VERBS.get(kind, "frame"))
+        # What a connection asks for that others do, without a call in between: see `Owner`.
+        self.arrived = self._input.arrived
+        self.to_handle = self._input.queue
+        self.to_flush = self.connections.to_flush
+        self.to_watch = self.connections.watch
         self.host = MachineHost(Machine(), self._read, self._taken_over, self._marked)
         place = sum(name < identity.node for name, _ in identity.nodes)
         self.digests = Digests(place, lambda: self.host.machine, now, self._marked)
@@ -228,21 +233,19 @@ class Broker:
 
     # --- one turn ---------------------------------------------------------------------------------
 
-    def before_turn(self) -> None:
-        """Submit requests gathered since the last turn, if they are due."""
-        self.clock.look()
-        leadership = self.leadership
-        if leadership is not None:
-            if self._raft.rooms.news:
-                self._look_at_room()
-            if leadership.proposals.batcher.gathered_bytes:
-                leadership.proposals.flush()
+    def before_turn(self, leadership: Leadership) -> None:
+        """As leader, submit requests gathered since the last turn, if they are due."""
+        if self._raft.rooms.news:
+            self._look_at_room()
+        if leadership.proposals.batcher.gathered_bytes:
+            leadership.proposals.flush()
 
     def after_turn(self) -> float | None:
         """Carry out the rest of the turn, send all waiting output, and read on or not, by the size
         of what is gathered; seconds until that needs a turn, or None."""
-        if self.leadership is not None or self.connections.waiting:
-            self.carry_out()
+        leadership = self.leadership
+        if self.connections.waiting or (leadership is not None and leadership.reads.waiting):
+            self.carry_out()  # What was applied in this turn has been, before its last sync.
         if self.host.machine.users_revision != self._users_revision:
             self.follow_users()  # After the answers: the change may end its own connection.
             self.flush()
@@ -274,7 +277,9 @@ class Broker:
     # --- time -------------------------------------------------------------------------------------
 
     def look(self, gap_s: float) -> None:
-        """Run the leader's timed work; `gap_s`: seconds since the last look."""
+        """Account for the time that has passed, and run the leader's timed work; `gap_s`: seconds
+        since the last look."""
+        self.clock.look()
         leadership = self.leadership
         if leadership is None or not leadership.led or gap_s > limits.GAP_SECONDS_MAX:
             return  # After a pause, requests that arrived meanwhile are handled first.
@@ -355,14 +360,6 @@ class Broker:
         """Take a new connection, within the node's bounds."""
         self.connections.add(connection)
 
-    def arrived(self, connection: Connection) -> None:
-        """Handle what has arrived, now or in the connection's turn."""
-        self._input.arrived(connection)
-
-    def to_handle(self, connection: Connection) -> None:
-        """Handle what waits in the connection's turn."""
-        self._input.queue(connection)
-
     def disconnected(self, connection: Connection) -> None:
         """Forget a closed connection everywhere."""
         self._raft.drop_fetch(connection)
@@ -375,17 +372,9 @@ class Broker:
         """Redirect the client: it has to retry requests that have no answer."""
         connection.close(self._handshake.redirect(moved=True))
 
-    def to_flush(self, connection: Connection) -> None:
-        """Flush this connection in the turn that runs, or soon."""
-        self.connections.to_flush(connection)
-
     def to_read(self, connection: Connection) -> None:
         """Read the entries of the connection's next delivery from the disk."""
         self._raft.fetch(connection)
-
-    def to_watch(self, connection: Connection) -> None:
-        """Check the connection in each sweep for a while."""
-        self.connections.watch(connection)
 
     def answered(self, kind: type[Message], seconds: float) -> None:
         """Count the time of a request, by its verb."""

@@ -32,7 +32,7 @@ class ClusterClock:
     def look(self) -> float:
         """Account for the time since the last look; return it in seconds, uncapped.
 
-        Called in every turn of the event loop, so that only a pause of the node makes a gap.
+        Called many times a second, so that only a pause of the node makes a gap.
         """
         now = self._monotonic()
         gap = now - self._looked_at

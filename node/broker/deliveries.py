@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from fifo.machine.contract import (
@@ -40,6 +41,10 @@ _ONE = array("I", [1])
 _ZERO = EMPTY_SIZES = array("I", [0])
 """The size of one empty body."""
 _ORIGIN_BYTES = 46  # five integers of at most nine bytes, and the list around them
+_ORIGIN = attrgetter("count", "queue_number", "producer", "number", "published_wall_ms")
+_COUNT, _SIZES, _KEYS, _HEADERS, _PRIORITIES, _ATTEMPTS, _FAILURES = map(
+    attrgetter, ("count", "sizes", "keys", "headers", "priorities", "attempts", "failures")
+)
 _LETTER_BYTES = 200  # the names of a dead letter's fields, and what msgpack adds
 _ATTEMPT_BYTES = 32
 
@@ -73,15 +78,20 @@ def deliver_frame(
         consumer=effect.consumer,
         queue=effect.queue,
         first_token=first_token,
-        count=sum([run.count for run in runs]),
+        count=count_of(runs),
         remaining_ms=remaining_ms,
         columns=tuple(listed),
-        runs=_origins(runs),
+        runs=tuple(map(_ORIGIN, runs)),
         dead_letters=dead_letters,
         repeat=effect.repeat,
         label=effect.label,
     )
     return encode(message, 0, raw)
+
+
+def count_of(runs: Sequence[Run]) -> int:
+    """Number of messages of these runs."""
+    return sum(map(_COUNT, runs))
 
 
 def entries_of(run: Run) -> list[int]:
@@ -128,8 +138,8 @@ def in_one_peek(runs: Sequence[Run]) -> Sequence[Run]:
 def peeked(queue: str, runs: Sequence[Run], read: ReadArea) -> tuple[Peeked, list[Buffer]]:
     """The answer to a peek, and its raw part."""
     listed, raw, dead_letters = _raw(runs, read)
-    count = sum([run.count for run in runs])
-    return Peeked(queue, count, tuple(listed), _origins(runs), dead_letters), raw
+    count, origins = count_of(runs), tuple(map(_ORIGIN, runs))
+    return Peeked(queue, count, tuple(listed), origins, dead_letters), raw
 
 
 def _sizes(run: Run) -> tuple[int, int]:
@@ -146,13 +156,6 @@ def _sizes(run: Run) -> tuple[int, int]:
     return run.bodies_bytes + keys + headers + 4 * run.count, header
 
 
-def _origins(runs: Sequence[Run]) -> tuple[tuple[int, int, int, int, int], ...]:
-    return tuple(
-        [(run.count, run.queue_number, run.producer, run.number, run.published_wall_ms)
-         for run in runs]
-    )  # fmt: skip
-
-
 def _raw(
     runs: Sequence[Run], read: ReadArea
 ) -> tuple[Columns, list[Buffer], tuple[tuple[int, dict[str, Any]], ...]]:
@@ -161,21 +164,23 @@ def _raw(
     listed: Columns = []
     raw: list[Buffer] = []
     if runs:
-        _add(listed, raw, columns.SIZES, columns.pack_u32(_joined([run.sizes for run in runs])))
+        sizes = _joined(list(map(_SIZES, runs)))
+        _add(listed, raw, columns.SIZES, columns.pack_u32(sizes))
+    # By the interpreter's own loops: most deliveries have none of these.
     for lengths_tag, blob_tag, of in (
-        (columns.KEY_LENGTHS, columns.KEY_BLOB, [run.keys for run in runs]),
-        (columns.HEADER_LENGTHS, columns.HEADER_BLOB, [run.headers for run in runs]),
+        (columns.KEY_LENGTHS, columns.KEY_BLOB, list(map(_KEYS, runs))),
+        (columns.HEADER_LENGTHS, columns.HEADER_BLOB, list(map(_HEADERS, runs))),
     ):
         if any(of):
             _add_blobs(listed, raw, (lengths_tag, blob_tag), of, runs, areas)
-    if any(run.priorities is not None for run in runs):
+    if any(map(_PRIORITIES, runs)):
         parts = [run.priorities or _PRIORITY_DEFAULT * run.count for run in runs]
         _add(listed, raw, columns.PRIORITIES, b"".join(parts))
     for tag, counts, default in (
-        (columns.ATTEMPTS, [run.attempts for run in runs], _ONE),
-        (columns.FAILURES, [run.failures for run in runs], _ZERO),
+        (columns.ATTEMPTS, list(map(_ATTEMPTS, runs)), _ONE),
+        (columns.FAILURES, list(map(_FAILURES, runs)), _ZERO),
     ):
-        if any(one is not None for one in counts):
+        if any(counts):
             filled = [
                 default * run.count if one is None else one
                 for one, run in zip(counts, runs, strict=True)

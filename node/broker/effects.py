@@ -89,7 +89,7 @@ class Effects:
             connection.send_deferred(
                 Delivery(effect, runs, first_token, self._now_ms, self._read_area)
             )
-            first_token += sum([run.count for run in runs])
+            first_token += deliveries.count_of(runs)
 
     def _mark_resumed(self, effect: Resumed) -> None:
         """End the repeats, on the connection that they were made for."""

@@ -201,8 +201,9 @@ class Leadership:
         if self.proposals.outcomes:
             for one in self.proposals.take_applied():
                 self._carry_out(one)
-            self._gets.look()
-            if len(self.slowing):
+            if self._gets.queues:
+                self._gets.look()
+            if self.slowing.queues:
                 self.slowing.look()
         if self.reads.waiting:
             self.reads.look()

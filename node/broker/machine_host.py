@@ -101,7 +101,7 @@ class MachineHost:
     def apply(self, index: int, payload: memoryview) -> tuple[entry.Entry, list[Command], Outcome]:
         """Apply one entry of the log."""
         unpacked = entry.unpack(payload)
-        batch = [_command(plain) for plain in unpacked.commands]
+        batch = list(map(_command, unpacked.commands))
         if index >= self._next_mark:
             self._mark(index)
         if unpacked.stamp_ms >= self.digest_at_ms:

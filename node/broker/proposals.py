@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from fifo.machine.contract import Command, Effect, Reply, to_list
@@ -160,18 +161,13 @@ class Proposals:
         self._in_flight[ticket] = size, self.submitted_at
         self._in_flight_bytes += size
         self.entries_total += 1
-        waiters = batch.contexts
-
-        def done(outcome: Outcome, index: int) -> None:
-            self._done(ticket, waiters, outcome, index)
-
         clocks = self._clocks
         parts = batch.parts(
             version=self._upgrade.used,
             stamp_ms=clocks.cluster.stamp_ms(),
             wall_ms=clocks.wall_ms(),
         )
-        self._raft.submit(parts, done)
+        self._raft.submit(parts, partial(self._done, ticket, batch.contexts))
 
     def wait(self) -> float | None:
         """Seconds until a gathered batch is due; None if none waits for time alone."""

@@ -21,23 +21,26 @@ class Stretches:
         """`cpu`: seconds of CPU time of the thread that runs the loop."""
         self._cpu = cpu
         self._cpu_seconds = 0.0
-        self._read_at = float("-inf")
+        self.stale_at = float("-inf")
+        """When the newest reading of the CPU clock is too old for another stretch to begin by."""
         self.over_aim: dict[str, int] = {}
         self._before: dict[str, float] = {}
         self._recent: dict[str, float] = {}
         self._turned_at = 0.0
 
-    def begin(self, now: float) -> None:
-        """A stretch begins at `now` of the stopwatch; no other is under way."""
-        if now - self._read_at >= limits.STRETCH_READING_SECONDS:
-            self._cpu_seconds, self._read_at = self._cpu(), now
+    def read(self, now: float) -> None:
+        """Read the CPU clock at `now` of the stopwatch: a stretch begins, and the newest reading is
+        stale."""
+        self._cpu_seconds = self._cpu()
+        self.stale_at = now + limits.STRETCH_READING_SECONDS
 
     def note(self, kind: str, began: float, ended: float) -> None:
         """The stretch that began and ended at these instants of the stopwatch is over."""
         elapsed = ended - began
         if elapsed <= self._recent.get(kind, -1.0) and elapsed <= limits.STRETCH_SECONDS_AIM:
             return  # Its CPU time is no more than that.
-        before, self._cpu_seconds, self._read_at = self._cpu_seconds, self._cpu(), ended
+        before = self._cpu_seconds
+        self.read(ended)
         seconds = min(elapsed, self._cpu_seconds - before)
         if seconds > self._recent.get(kind, -1.0):
             self._recent[kind] = seconds

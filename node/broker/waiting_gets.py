@@ -29,7 +29,8 @@ class WaitingGets:
         """`ready(queue)`: number of messages that a get may find there now."""
         self._now = now
         self._ready = ready
-        self._queues: dict[str, deque[_Get]] = {}
+        self.queues: dict[str, deque[_Get]] = {}
+        """Those that a message may end, by queue."""
         self._resting: list[tuple[str, _Get]] = []
         self._count = 0
 
@@ -55,7 +56,7 @@ class WaitingGets:
             return False
         one = _Get(deadline, again, give_up)
         if rested:
-            self._queues.setdefault(queue, deque()).append(one)
+            self.queues.setdefault(queue, deque()).append(one)
         else:
             self._resting.append((queue, one))
         self._count += 1
@@ -63,14 +64,14 @@ class WaitingGets:
 
     def look(self) -> None:
         """Retry as many gets as there are messages, after entries were applied."""
-        for queue in list(self._queues):
-            waiting = self._queues[queue]
+        for queue in list(self.queues):
+            waiting = self.queues[queue]
             ready = self._ready(queue)
             while waiting and ready > 0:
                 self._count -= 1
                 ready -= waiting.popleft().again()
             if not waiting:
-                del self._queues[queue]
+                del self.queues[queue]
 
     def expire(self) -> None:
         """Give up gets past their deadline, and retry those that have rested."""
@@ -78,16 +79,16 @@ class WaitingGets:
             return
         resting, self._resting = self._resting, []
         for queue, one in reversed(resting):
-            self._queues.setdefault(queue, deque()).appendleft(one)
+            self.queues.setdefault(queue, deque()).appendleft(one)
         now = self._now()
-        for queue, waiting in list(self._queues.items()):
+        for queue, waiting in list(self.queues.items()):
             left = deque(one for one in waiting if one.deadline > now)
             expired = [one for one in waiting if one.deadline <= now]
             self._count -= len(expired)
             if left:
-                self._queues[queue] = left
+                self.queues[queue] = left
             else:
-                del self._queues[queue]
+                del self.queues[queue]
             for one in expired:
                 one.give_up()
         if resting:

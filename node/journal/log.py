@@ -20,7 +20,7 @@ The rules it stands on (raft.md 3.2):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from node.journal import limits, records
 from node.journal.commands import CommandCache, RunReader
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from node.journal.records import Entry
     from node.journal.recovery.open import RecoveredJournal
     from node.journal.snapshots.file import SnapshotMeta
-    from node.journal.writer import GroupJob
+    from node.journal.writer import Group, GroupJob
 
 
 PLACEHOLDER = b"\x01"
@@ -103,6 +103,13 @@ class DurableLog:
         """Position up to which everything is on the disk."""
         self.recent_sync_seconds: float
         """Mean time of the newest syncs."""
+        self.term_at: Callable[[int], int] = self._index.term_at
+        """Term of an entry, without reading it. 0 for index 0. IndexError if not in the log."""
+        self.size_at: Callable[[int], int] = self._index.size_at
+        """Bytes of an entry's command, without reading it. IndexError if not in the log."""
+        self.command_bytes: Callable[[int, int], int] = self._index.command_bytes
+        """Bytes of the commands of the entries from one index to another, without reading them; 0
+        where there are none. IndexError if one is not in the log."""
         self._changed()
 
     def _changed(self) -> None:
@@ -129,19 +136,6 @@ class DurableLog:
     def last_term(self) -> int:
         """Term of the newest entry; 0 while there is none."""
         return self._index.last_term
-
-    def term_at(self, index: int) -> int:
-        """Term of an entry, without reading it. 0 for index 0. IndexError if not in the log."""
-        return self._index.term_at(index)
-
-    def size_at(self, index: int) -> int:
-        """Bytes of an entry's command, without reading it. IndexError if not in the log."""
-        return self._index.size_at(index)
-
-    def command_bytes(self, first: int, last: int) -> int:
-        """Bytes of the commands of the entries from `first` to `last`, without reading them; 0
-        where there are none. IndexError if one is not in the log."""
-        return self._index.command_bytes(first, last)
 
     def span_bytes(self, first: int, last: int) -> int:
         """Bytes that the entries from `first` to `last` take in the log; of those below
@@ -183,10 +177,9 @@ class DurableLog:
 
     def cached_entries(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
         """The same from memory alone: fewer, or none, where one of them is not in it."""
-        if first == self.last_index > self._entries.base_index:
-            # One command at a time is all that there is, then.
-            command = self._cache.peek(first)
-            return [] if command is None else [(command, first, self._index.term_at(first))]
+        tail = self._tail
+        if tail is not None and tail[1] == first:
+            return [tail]  # One command at a time is all that there is, then.
         last = self.last_of(first, max_bytes, max_count)
         return self._as_entries(first, self._runs.cached(first, last))
 
@@ -229,7 +222,7 @@ class DurableLog:
     def covered_end(self) -> int:
         """Position up to which everything is on the disk, or will be with the sync under way."""
         job = self._writer.job
-        return self._writer.synced_end if job is None else job.end
+        return self._writer.synced_end if job is None else job.group.end
 
     @property
     def term_synced(self) -> bool:
@@ -251,7 +244,12 @@ class DurableLog:
         if self._writer.job is not None:
             self.finish_sync(self._writer.job)
         if self._writer.gathering:
-            self.finish_sync(self._begin_group())
+            self._write_hint()
+            try:
+                group = self._writer.write_group(self.last_index, self._next_segment)
+            except OSError as problem:
+                self._fail(problem)
+            self._synced(group)
 
     def begin_sync(self) -> GroupJob | None:
         """Everything gathered, as a job for any thread; `finish_sync` has to follow on this one.
@@ -262,16 +260,17 @@ class DurableLog:
         self._failstop.check()
         if self._writer.job is not None or not self._writer.gathering:
             return None
-        return self._begin_group()
-
-    def _begin_group(self) -> GroupJob:
         self._write_hint()
         try:
-            return self._writer.begin_group(self.last_index, self._next_segment)
+            job = self._writer.begin_group(self.last_index, self._next_segment)
         except OSError as problem:
-            self._failstop.fail(problem)
-        finally:
-            self._changed()
+            self._fail(problem)
+        self._changed()
+        return job
+
+    def _fail(self, problem: OSError) -> NoReturn:
+        self._changed()
+        self._failstop.fail(problem)
 
     def making_durable(self) -> OffLoop[None]:
         """Sync off the event loop until everything gathered by now is durable.
@@ -286,19 +285,21 @@ class DurableLog:
     def finish_sync(self, job: GroupJob) -> None:
         """Note that the records of a job of `begin_sync` are durable, after waiting for it.
         Harmless where `sync` came first. Raises `JournalFailed`, which is final."""
-        before = self._writer.synced_end
         try:
-            if not self._writer.finish_group(job):
-                return
+            group = self._writer.finish_group(job)
         except OSError as problem:
-            self._failstop.fail(problem)
-        finally:
-            self._changed()
-        if before < self._term_end <= job.end:
+            self._fail(problem)
+        if group is not None:
+            self._synced(group)
+
+    def _synced(self, group: Group) -> None:
+        before = self.synced_end
+        self._changed()
+        if before < self._term_end <= group.end:
             # With the mark, damage to this very record is seen as damage, not as a torn tail.
             self._write_mark()
-        self.synced_index = job.index
-        self._cache.trim(job.index)
+        self.synced_index = group.index
+        self._cache.trim(group.index)
 
     # --- the log as a sequence ---
 
@@ -386,7 +387,7 @@ class DurableLog:
         self._cache.drop_range(first_removed, last_removed)
         self.synced_index = min(self.synced_index, first_removed - 1)
         if (job := self._writer.job) is not None:
-            job.index = min(job.index, first_removed - 1)
+            job.group.index = min(job.group.index, first_removed - 1)
         self._tail = None
         self._changed()
 

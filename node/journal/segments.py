@@ -185,6 +185,10 @@ class Segments:
         self._preallocation: Preallocation | None = None
         self._identity = identity
         self._segments: list[Segment] = []
+        self.current: Segment
+        """The segment that is written."""
+        self.full = False
+        """Whether it takes no further group behind the one that was appended last."""
         self._bases: list[int] = []
         self._by_sequence: dict[int, Segment] = {}
         self._mark: StorageFile | None = None
@@ -200,11 +204,6 @@ class Segments:
     def first(self) -> Segment:
         """The oldest segment."""
         return self._segments[0]
-
-    @property
-    def current(self) -> Segment:
-        """The segment that is written."""
-        return self._segments[-1]
 
     @property
     def disk_bytes(self) -> int:
@@ -243,6 +242,7 @@ class Segments:
 
     def _add(self, segment: Segment) -> None:
         self._segments.append(segment)
+        self.current = segment
         self._bases.append(segment.header.base)
         self._by_sequence[segment.header.sequence] = segment
 
@@ -285,6 +285,8 @@ class Segments:
         slot = self._segments.index(segment)
         del self._segments[slot], self._bases[slot]
         del self._by_sequence[segment.header.sequence]
+        if self._segments:
+            self.current = self._segments[-1]
 
     def append(self, parts: Sequence[bytes], size: int) -> Callable[[], None]:
         """Take `parts`, `size` bytes together, to the end of the current segment: the work that
@@ -301,12 +303,8 @@ class Segments:
                 reserve=self._reserve,
             )
         segment.size += size
+        self.full = segment.size >= self._segment_bytes
         return partial(self._preallocation.write, offset, parts, size)
-
-    @property
-    def full(self) -> bool:
-        """Whether the current segment takes no further group."""
-        return self.current.size >= self._segment_bytes
 
     def end_file(self) -> None:
         """Return when the current segment's file ends with its last record, on the disk too."""

@@ -35,10 +35,12 @@ SYNC_BUCKET_SECONDS: Final = (
 """Upper bounds of the sync histogram: from a fast NVMe disk to one that makes elections fail."""
 
 
-class GroupJob(Job[None]):
-    """A group of records: a write and a sync, which take `seconds`, and the segment that follows
-    where the group fills its own. `end` is the log position that it reaches, `index` the newest
-    entry that is durable once it is done: a truncation meanwhile takes it back."""
+class Group:
+    """Records that one write and one sync bring to the disk, which take `seconds`, and the segment
+    that follows where they fill their own. `end` is the log position that they reach, `index` the
+    newest entry that is durable then: a truncation meanwhile takes it back."""
+
+    __slots__ = ("_clock", "_write", "end", "following", "index", "seconds", "size")
 
     def __init__(
         self,
@@ -49,7 +51,6 @@ class GroupJob(Job[None]):
         index: int,
         size: int,
     ) -> None:
-        super().__init__(self._do)
         self._write = write
         self._clock = clock
         self.end = end
@@ -58,7 +59,8 @@ class GroupJob(Job[None]):
         self.following: NewSegment | None = None
         self.seconds = 0.0
 
-    def _do(self) -> None:
+    def write(self) -> None:
+        """Return when all of it is on the disk. May run on another thread."""
         started = self._clock()
         try:
             self._write()
@@ -67,6 +69,14 @@ class GroupJob(Job[None]):
         # Only now: where a later segment is, an earlier one has no torn tail.
         if self.following is not None:
             self.following.make()
+
+
+class GroupJob(Job[None]):
+    """A group whose write runs on any thread."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group.write)
+        self.group = group
 
 
 class LogWriter:
@@ -94,7 +104,8 @@ class LogWriter:
 
     def add(self, kind: int, term: int, index: int, payload: bytes) -> None:
         """Gather one record, opening a group if it is the first."""
-        self._open_group()
+        if not self.gathering:
+            self._open_group()
         parts = self._parts
         parts.append(records.encode_record(kind, self.end, term, index, payload, self._seed))
         if payload:
@@ -103,49 +114,62 @@ class LogWriter:
 
     def add_entries(self, entries: Sequence[Entry]) -> list[int]:
         """Gather a record for each, opening a group if they are the first; their positions."""
-        self._open_group()
+        if not self.gathering:
+            self._open_group()
         parts, positions, self.end = records.encode_entries(entries, self.end, self._seed)
         self._parts += parts
         return positions
 
     def _open_group(self) -> None:
-        if not self.gathering:
-            self.gathering = True
-            self._parts.append(records.encode_group(self.end, self.synced_end, self._seed))
-            self.end += records.GROUP_BYTES
+        self.gathering = True
+        self._parts.append(records.encode_group(self.end, self.synced_end, self._seed))
+        self.end += records.GROUP_BYTES
+
+    def write_group(self, index: int, follow: Callable[[], tuple[int, int, Preamble]]) -> Group:
+        """Bring everything gathered, up to entry `index`, to the disk; return it. None may be under
+        way.
+
+        Where the group fills its segment, the next one is made too, which `follow` describes.
+        """
+        group = self._take_group(index, follow)
+        group.write()
+        self._written(group)
+        return group
 
     def begin_group(self, index: int, follow: Callable[[], tuple[int, int, Preamble]]) -> GroupJob:
-        """Everything gathered, up to entry `index`, as a job for any thread; `finish_group` has to
-        follow on this one. None may be under way.
+        """The same as a job for any thread; `finish_group` has to follow on this one. Records that
+        are added from now on go behind it."""
+        job = self.job = GroupJob(self._take_group(index, follow))
+        return job
 
-        Where the group fills its segment, the same job makes the next one, which `follow`
-        describes: records that are added from now on go there.
-        """
+    def finish_group(self, job: GroupJob) -> Group | None:
+        """Note that a group is durable, after waiting for its job; return it. Harmless when
+        repeated, and None then. Raises what the job raised, which is final."""
+        if job is not self.job:
+            return None
+        self.job = None
+        job.result()
+        self._written(job.group)
+        return job.group
+
+    def _take_group(self, index: int, follow: Callable[[], tuple[int, int, Preamble]]) -> Group:
         # One group at a time: each group's head says that all before it was synced, which the
         # judgement of a torn tail stands on (`recovery/recovery.py`).
         assert self.job is None, "one group after the other"
         size = self.end - self.synced_end
         parts, self._parts, self.gathering = self._parts, [], False
         write = self._segments.append(parts, size)
-        job = GroupJob(write, self._clock, end=self.end, index=index, size=size)
-        self.job = job
+        group = Group(write, self._clock, end=self.end, index=index, size=size)
         if self._segments.full:
-            job.following = self._follow(*follow())
-            job.end = self.end
-        return job
+            group.following = self._follow(*follow())
+            group.end = self.end
+        return group
 
-    def finish_group(self, job: GroupJob) -> bool:
-        """Note that a group is durable, after waiting for its job. Harmless when repeated, and
-        False then. Raises what the job raised, which is final."""
-        if job is not self.job:
-            return False
-        self.job = None
-        job.result()
-        self.figures.note(job.seconds, job.size)
-        if job.following is not None:
-            self._segments.opened(job.following)
-        self.synced_end = job.end
-        return True
+    def _written(self, group: Group) -> None:
+        self.figures.note(group.seconds, group.size)
+        if group.following is not None:
+            self._segments.opened(group.following)
+        self.synced_end = group.end
 
     def begin_segment(self, first_index: int, previous_term: int, preamble: Preamble) -> None:
         """The log goes on in a segment of its own; returns when that is on the disk. Nothing may

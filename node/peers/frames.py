@@ -504,8 +504,9 @@ class Decoder:
         self._end = 0
         self.trusted = False
 
-    def buffer(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+    def buffer(self, sizehint: int = 0) -> memoryview:
+        """Where the next bytes belong; never empty. `sizehint`, which asyncio gives, is not asked
+        for."""
         return memoryview(self._buffer)[self._end :]
 
     def received(self, count: int) -> Iterator[Message]:

@@ -61,6 +61,8 @@ logger = logging.getLogger(__name__)
 _OWN_TYPES: Final = frozenset({"versions", "keepalive", "journal", "about", "ask", "members"})
 """Frames between proven nodes of which this module takes note."""
 
+_NOT_OF_RAFT: Final = HANDSHAKE_TYPES | _OWN_TYPES
+
 NO_ANSWER: Final[Message] = {
     "type": "members",
     "reason": "this node is not ready; ask again",
@@ -128,6 +130,8 @@ class PeerLink(asyncio.BufferedProtocol):
         self._owner = owner
         self._side = side
         self._decoder = Decoder()
+        # Where asyncio receives to: without a call of ours in between.
+        self.get_buffer = self._decoder.buffer  # type: ignore[method-assign]
         self._socket: asyncio.Transport | None = None
         self._host = ""
         self._deadline: asyncio.TimerHandle | None = None
@@ -136,6 +140,8 @@ class PeerLink(asyncio.BufferedProtocol):
         self.proven = False
         self._asks = False
         """Whether the other side is here for an answer alone (`asking.py`)."""
+        self._is_member = False
+        """Whether it is a node whose frames are for Raft."""
         self.node: PeerNode
         """The other side, once it is proven."""
         self.ended = asyncio.get_running_loop().create_future()
@@ -192,20 +198,21 @@ class PeerLink(asyncio.BufferedProtocol):
                 return
             self.send(self._side.hello())
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where asyncio receives to."""
-        return self._decoder.buffer()
-
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
         if self._socket is None:
             return
         self._heard = True
-        counters = self._owner.counters
+        owner = self._owner
+        counters = owner.counters
         counters.received_bytes_total += nbytes
         try:
             for message in self._decoder.received(nbytes):
-                self._take(message)
+                # At once what nearly all of them are: frames of Raft.
+                if self._is_member and message["type"] not in _NOT_OF_RAFT:
+                    owner.receive(self.node, message)
+                else:
+                    self._take(message)
                 if self._socket is None:
                     return
         except FrameInvalid as error:
@@ -231,11 +238,7 @@ class PeerLink(asyncio.BufferedProtocol):
             phase = "after" if self.proven else "during"
             raise FrameInvalid(f"unexpected {message['type']} {phase} the handshake")
         if self.proven:
-            # Without a call for the frames of Raft, which are nearly all.
-            if self._asks or message["type"] in _OWN_TYPES:
-                self._take_own(message)
-            else:
-                self._owner.link_received(self, message)
+            self._take_own(message)
             return
         answer, proven = self._side.received(message)
         self._check_certificate()
@@ -252,6 +255,7 @@ class PeerLink(asyncio.BufferedProtocol):
             self._owner.question_proven(self)
             return
         self._owner.link_proven(self)
+        self._is_member = True
         if self._side.peer_tells:
             self.send(self._owner.versions.frame)
         else:
@@ -272,7 +276,7 @@ class PeerLink(asyncio.BufferedProtocol):
             self._owner.guests.said(self, message)
         elif kind == "journal":
             self._owner.guests.said(self, message)
-            self._owner.link_received(self, message)
+            self._owner.receive(self.node, message)
         elif kind != "keepalive":
             raise FrameInvalid(f"unexpected {kind} between members")
 
@@ -393,6 +397,9 @@ class TcpTransport:
         self._refusals = Seldom(lambda: asyncio.get_running_loop().time())
         self._config = config
         self._receiver: Receiver
+        self.receive: Callable[[PeerNode, Message], None]
+        """Takes a frame of a proven peer, on the one connection that counts: an older one is
+        closed, and takes nothing any more."""
         self._rng = rng
         self._entropy = entropy
         self._dialing = dialing
@@ -431,6 +438,7 @@ class TcpTransport:
     def attach(self, receiver: Receiver) -> None:
         """Deliver messages and connection changes to `receiver`. Call before `start`."""
         self._receiver = receiver
+        self.receive = receiver.receive
 
     def send(self, node: PeerNode, message: Message) -> bool:
         """Write to the connection of `node`. False when there is none."""
@@ -712,11 +720,6 @@ class TcpTransport:
                 f"{link.peer!r} does not speak protocol version {self.versions.used}, which this "
                 f"cluster uses; install the release of the other nodes on {link.peer!r}"
             )
-
-    def link_received(self, link: PeerLink, message: Message) -> None:
-        """A frame of a proven peer, on the one connection that counts: an older one is closed, and
-        takes nothing any more."""
-        self._receiver.receive(link.node, message)
 
     def link_ended(self, link: PeerLink) -> None:
         """A connection ended; if it was the one of its pair, the node hears of it."""

@@ -89,7 +89,7 @@ class Admission(Rebuilding):
         self._writing: Passport | None = None
         self._begins = False
         self._led_term = 0
-        self._said_synced, self._say_synced_at = 0, NEVER
+        self._said_synced, self.say_synced_at = 0, NEVER
         """Up to which entry of its log this leader has said that its disk has it, and when it may
         say so again."""
         self._processes = self.processes_class(config.name)
@@ -166,12 +166,10 @@ class Admission(Rebuilding):
     def tell_synced(self) -> None:
         """As leader, say now and then up to where this disk has the log: it counts for what is
         committed, though this member acknowledges nothing."""
-        index, now = self.log.synced_index, self.clock()
-        if index <= self._said_synced or now < self._say_synced_at:
+        index = self.log.synced_index
+        if index <= self._said_synced or self.journal.passport is None:
             return
-        if self.journal.passport is None:
-            return
-        self._said_synced, self._say_synced_at = index, now + limits.SYNCED_SECONDS
+        self._said_synced, self.say_synced_at = index, self.clock() + limits.SYNCED_SECONDS
         for node in self.nodes:
             self.outbox.send_at_once(node, {"type": "synced", "term": self.term, "index": index})
 
@@ -186,7 +184,7 @@ class Admission(Rebuilding):
         """A new leadership begins: what was acknowledged to an earlier one is of its term."""
         self._remembered()
         self._led_term = self.term
-        self._said_synced, self._say_synced_at = 0, NEVER
+        self._said_synced, self.say_synced_at = 0, NEVER
 
     # --- who counts ---
 

@@ -158,11 +158,6 @@ class CommitPath(Elections):
             # These frames carry the commit index, so a heartbeat would add nothing.
             self.next_heartbeat_at = now + self.config.heartbeat_seconds
 
-    @property
-    def sending_on(self) -> bool:
-        """Whether a peer can take more than one turn may send."""
-        return self.role == LEADER and self.replication.wanted()
-
     def _send_round(self, now: float, *, heartbeat: bool) -> bool:
         return self.replication.send(
             self.term,
@@ -184,7 +179,9 @@ class CommitPath(Elections):
         if self._counted_index != commit_index or self.role != LEADER:
             self._count_committed(commit_index)
         first = self.last_applied + 1
-        if first > commit_index or self.snapshots.restoring or self.rebuilds:
+        if first > commit_index or self.snapshots.restoring:
+            return
+        if self.equality.own_differs_index and self.rebuilds:
             return
         most = min(self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
         count = min(commit_index - first + 1, most)
@@ -276,7 +273,8 @@ class CommitPath(Elections):
     def full_of_unsynced(self) -> bool:
         """Whether as many bytes wait for this node's disk as may: neither a leader's submissions
         nor a follower's entries are added to them."""
-        return self.unsynced_bytes >= self.config.unsynced_bytes_max
+        log = self.log
+        return log.gathered_end - log.synced_end >= self.config.unsynced_bytes_max
 
     def take_late(self) -> None:
         """Append and send what was submitted since the tick, before the turn's last sync.

@@ -151,9 +151,10 @@ class Core(Changing):
     # --- what others may read ---
 
     def enter(self) -> None:
-        """Every way into this node calls this first: the library's clock is now this node's."""
-        running = seams.running  # As `run_as`, without a call for each message.
-        running.clock, running.rng = self.clock, self.rng
+        """Every way into this node calls this first, or sees that this node was the last to do so:
+        the library's clock is now this node's."""
+        running = seams.running
+        running.of, running.clock, running.rng = self, self.clock, self.rng
 
     def fail(self, error: Exception) -> None:
         """Remember why this node has to stop; the next turn raises it."""
@@ -198,7 +199,8 @@ class Core(Changing):
         for the transport: a broken invariant stops the node in its next turn."""
         if self.failure is not None:
             return
-        self.enter()
+        if seams.running.of is not self:
+            self.enter()
         handler = self._handlers.get(message["type"])
         try:
             if handler is None:
@@ -237,8 +239,11 @@ class Core(Changing):
             self._take_nothing(node)
         else:
             news |= self._take_entries(node, message)
-        self._tell_room(node)
-        self.tell_marks(node)
+        if self.rooms.due(node, self._heard_at, self.log.gathered_end):
+            self._tell_room(node)
+        equality = self.equality
+        if equality.own_differs_index or equality.unsent_to(node.id, self.term):
+            self.tell_marks(node)
         return news or self.log.dirty
 
     def _take_entries(self, node: PeerNode, message: Message) -> bool:
@@ -288,15 +293,14 @@ class Core(Changing):
     def _tell_room(self, leader: PeerNode) -> None:
         """Report what this node has left, behind an acknowledgement. No disk is waited for: that
         it hangs is part of the report."""
-        if self.rooms.due(leader, self.clock(), self.log.gathered_end):
-            message = {"type": "room", "term": self.term, **self.own_room().frame}
-            self.outbox.send_at_once(leader, message)
+        message = {"type": "room", "term": self.term, **self.own_room().frame}
+        self.outbox.send_at_once(leader, message)
 
     def own_room(self) -> Room:
         """Measure what this node has left."""
         under_way = 0.0 if self.sync_began_at is None else self.clock() - self.sync_began_at
         log = self.log
-        self.rooms.measured_end = log.gathered_end
+        self.rooms.measured(log.gathered_end)
         # What waits for the disk has its room there already.
         free_bytes = self.journal.room_bytes - self.unsynced_bytes
         return self.rooms.own(free_bytes, max(log.recent_sync_seconds, under_way))

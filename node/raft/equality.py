@@ -164,6 +164,10 @@ class Equality:
         """The knowledge of a member."""
         return self.compared.get(name) or Compared()
 
+    def unsent_to(self, leader: str, term: int) -> bool:
+        """Whether `unsent` may give any."""
+        return bool(self._unsent) or (leader, term) != self._sent_to
+
     def unsent(self, leader: str, term: int) -> Iterator[Mark]:
         """The own marks that this leader has not been sent; asked once, they count as sent."""
         if (leader, term) != self._sent_to:

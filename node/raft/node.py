@@ -17,6 +17,7 @@ from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
 from node.raft.errors import RaftStopped
 from node.raft.lease import NEVER
+from node.raft.pysyncobj import seams
 from node.raft.submissions import Submission
 from node.raft.transfer import TransferRefused, best_target
 
@@ -178,7 +179,8 @@ class RaftNode:
         if self._closed:
             return limits.TURN_SECONDS_IDLE
         core = self._core
-        core.enter()
+        if seams.running.of is not core:
+            core.enter()
         try:
             if core.failure is not None:
                 raise core.failure
@@ -241,8 +243,9 @@ class RaftNode:
             core.append_submitted()
         if core.changes_due:
             core.advance_change()
-        core.replicate()
-        if core.role == LEADER:
+        if core.role != LEADER or core.replication.level_at != self._log.last_index:
+            core.replicate()
+        if core.role == LEADER and now >= core.say_synced_at:
             core.tell_synced()
         if core.sync_began_at is not None:
             core.leave_hanging_disk()
@@ -269,17 +272,16 @@ class RaftNode:
             core.look_after_disk()
         if core.role == LEADER:
             self._rests_until = 0.0
-            busy = busy or (core.replication.level_at != log.last_index and core.sending_on)
+            busy = busy or (
+                core.replication.level_at != log.last_index and core.replication.wanted()
+            )
         else:
             rests = core.last_applied == core.commit_index and core.merely_follows()
             self._rests_until = now + limits.FOLLOW_SECONDS if rests else 0.0
         if again or (core.last_applied < core.commit_index and core.applying):
             return 0.0
-        # Not at once: between two slices the loop reads what has come.
-        return limits.TURN_SECONDS_MIN if busy else self._delay(now)
-
-    def _delay(self, now: float) -> float:
-        core = self._core
+        if busy:  # Not at once: between two slices the loop reads what has come.
+            return limits.TURN_SECONDS_MIN
         if core.role == LEADER:
             due, longest = core.next_heartbeat_at, limits.TURN_SECONDS_BUSY
         else:
@@ -306,7 +308,7 @@ class RaftNode:
             core.sync_began_at = self._clock()
             self._workers.syncs.run(job.run, lambda _: self._synced(job))
         core.news = True
-        if core.role == LEADER and core.rooms.grown(log.gathered_end):
+        if core.role == LEADER and log.gathered_end >= core.rooms.grown_end:
             core.rooms.news = True
         core.outbox.release(core.term)
 

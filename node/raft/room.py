@@ -58,8 +58,8 @@ class Rooms:
         """The owner's part of the own report: its marks, and the memory that it holds."""
         self.news = False
         """Whether the owner should look at the rooms; it sets this back."""
-        self.measured_end = 0
-        """Position of the log when the own room was measured last."""
+        self.grown_end = 0
+        """Position of the log at which it has grown by much since the own room was measured."""
         self._told: PeerNode | None = None
         self._told_at = NEVER
         self._reports: dict[PeerNode, tuple[Room, float]] = {}
@@ -74,16 +74,14 @@ class Rooms:
             sync_ms=int(1000 * sync_seconds),
         )
 
-    def grown(self, end: int) -> bool:
-        """Whether the log, which ends at position `end`, has grown by much since the own room was
-        measured."""
-        grown_bytes = end - self.measured_end
-        return not -limits.ROOM_REPORT_BYTES < grown_bytes < limits.ROOM_REPORT_BYTES
+    def measured(self, end: int) -> None:
+        """The own room is measured, while the log ends at position `end`."""
+        self.grown_end = end + limits.ROOM_REPORT_BYTES
 
     def due(self, leader: PeerNode, now: float, end: int) -> bool:
         """Whether this leader is to hear the report now; asked once, it counts as sent."""
         recent = now - self._told_at < limits.ROOM_REPORT_SECONDS
-        if leader is self._told and recent and not self.grown(end):
+        if leader is self._told and recent and end < self.grown_end:
             return False
         self._told, self._told_at = leader, now
         return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -23,7 +23,7 @@ from node.journal.log import DurableLog
 from node.journal.recovery import recovery
 from node.journal.recovery.recovery import Recovery, ReplayedLog
 from node.journal.segments import NewSegment, Preallocation
-from node.journal.writer import GroupJob
+from node.journal.writer import Group, GroupJob
 from node.peers.accepting import Acceptor
 from tests.mutants.switch import Switch, replaced
 
@@ -36,7 +36,7 @@ def _every_record_is_whole(*_: object) -> bool:
 
 
 _set_current_term = DurableLog.set_term
-_run_job = Job.run
+_write_group = Group.write
 
 
 def _set_without_sync(log: DurableLog, term: int, voted_for: str | None) -> None:
@@ -44,13 +44,11 @@ def _set_without_sync(log: DurableLog, term: int, voted_for: str | None) -> None
         _set_current_term(log, term, voted_for)
 
 
-def _run_and_forget(job: Job[object]) -> None:
-    _run_job(job)
-    if isinstance(job.error, OSError):
-        job.error = None
+def _write_and_forget(group: Group) -> None:
+    with suppress(OSError):
+        _write_group(group)
 
 
-_do_group = GroupJob._do
 _make_tail_durable = Recovery._make_tail_durable
 _make_segment = NewSegment.make
 _result = Job.result
@@ -72,12 +70,12 @@ def _uncut_room(*_: object) -> bool:
     return False
 
 
-def _segment_first(job: GroupJob) -> None:
-    following, job.following = job.following, None
+def _segment_first(group: Group) -> None:
+    following, group.following = group.following, None
     if following is not None:
         following.make()
-    _do_group(job)
-    job.following = following
+    _write_group(group)
+    group.following = following
 
 
 def _make_unsynced(new: NewSegment) -> None:
@@ -144,7 +142,7 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "IgnoresWriteErrors": (
         "b15: an entry that could not be written counts all the same",
-        replaced(Job, "run", _run_and_forget),
+        replaced(Group, "write", _write_and_forget),
     ),
     "KeepsTornTails": (
         "b07: a torn tail is written over and not cut, so that its records stay behind",
@@ -160,7 +158,7 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "BeginsSegmentFirst": (
         "a new segment is named before the records in front of it are durable",
-        replaced(GroupJob, "_do", _segment_first),
+        replaced(Group, "write", _segment_first),
     ),
     "BeginsSegmentUnsynced": (
         "a new segment counts before its name is durable",

@@ -10,7 +10,7 @@ from tests.walk.journeys import Walk
 from tests.walk.page import PAGE, render, shown
 from tests.walk.tracer import LANDMARKS, Step
 
-CALLS_MAX = {"leader": 309, "follower": 126, "client": 72}
+CALLS_MAX = {"leader": 261, "follower": 106, "client": 71}
 """Calls of a publish that is alone, timers that fall between two of them included: a few more than
 today, so that a question that is asked in each step again is seen. A feature that is worth its
 calls may raise them, with the reason beside it."""

@@ -234,7 +234,8 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The socket took everything: continue in the next turn, which handles a failed read."""
         self.output.blocked = False
-        self._want_flush()
+        if not self._queued_for_flush:
+            self._want_flush()
 
     # --- sending ----------------------------------------------------------------------------------
 
@@ -247,7 +248,8 @@ class Connection(asyncio.Protocol):
         """Queue a frame for this turn's write."""
         if self.closing_at is None and not self.lost:
             self.output.add(list(encode(message, correlation, raw)))
-            self._want_flush()
+            if not self._queued_for_flush:
+                self._want_flush()
             if correlation:
                 self.answered(correlation)
 
@@ -261,13 +263,15 @@ class Connection(asyncio.Protocol):
         """Queue a frame ahead of all others: for heartbeats, which carry no data."""
         if self.open:
             self.output.add_first(list(encode(message, correlation)))
-            self._want_flush()
+            if not self._queued_for_flush:
+                self._want_flush()
 
     def send_deferred(self, deferred: Deferred) -> None:
         """Queue frames that are made when the socket takes them."""
         if self.open:
             self.output.add_deferred(deferred)
-            self._want_flush()
+            if not self._queued_for_flush:
+                self._want_flush()
 
     def refuse(
         self,
@@ -292,7 +296,8 @@ class Connection(asyncio.Protocol):
             self.answered(correlation)
             return
         self._confirms.append(item)
-        self._want_flush()
+        if not self._queued_for_flush:
+            self._want_flush()
         self.answered(correlation)
 
     def flush_confirms(self) -> None:
@@ -350,9 +355,8 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def _want_flush(self) -> None:
-        if not self._queued_for_flush:
-            self._queued_for_flush = True
-            self._owner.to_flush(self)
+        self._queued_for_flush = True
+        self._owner.to_flush(self)
 
     @property
     def held_bytes(self) -> int:

@@ -110,7 +110,8 @@ class InputTurns:
         items = min(limits.SHARE_ITEMS_MAX, self._items)
         share = Share(self._clock, items, min(limits.SHARE_SECONDS, self._seconds))
         began = share.at
-        self._stretches.begin(began)
+        if began >= self._stretches.stale_at:
+            self._stretches.read(began)
         more = connection.handle(share)
         self._items -= share.items
         took = share.at - began

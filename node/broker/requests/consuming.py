@@ -183,9 +183,12 @@ class Consuming:
                 connection.refuse(correlation, Code.PERMISSION_DENIED, refusal)
                 return
         texts = [message.reason, message.description, message.exception_text, message.stack]
-        if message.verb != Verb.TERMINATE:  # the texts of other verbs are not kept whole
-            texts = [_cut(text, machine_limits.INLINE_TEXT_BYTES) for text in texts]
-        (reason, description, exception_text, stack), parts = _long_texts(texts)
+        parts: list[bytes] = []
+        if any(texts):
+            if message.verb != Verb.TERMINATE:  # the texts of other verbs are not kept whole
+                texts = [_cut(text, machine_limits.INLINE_TEXT_BYTES) for text in texts]
+            texts, parts = _long_texts(texts)
+        reason, description, exception_text, stack = texts
         raw = b"".join(parts)
 
         def placed(at: int) -> commands.Settle:

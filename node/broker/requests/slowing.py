@@ -60,20 +60,17 @@ class Slowing:
     def __init__(self, backlogs: Backlogs, now: Callable[[], float]) -> None:
         self._backlogs = backlogs
         self._now = now
-        self._queues: dict[int, _Backlog] = {}
-
-    def __len__(self) -> int:
-        """The number of queues that are watched."""
-        return len(self._queues)
+        self.queues: dict[int, _Backlog] = {}
+        """The queues that are watched."""
 
     def confirm(self, queue: int, send: Send) -> None:
         """Send a confirm of what was stored in this queue: now, or when its consumers have caught
         up, after a quarter of a second at the latest; in the order of the calls."""
-        backlog = self._queues.get(queue)
+        backlog = self.queues.get(queue)
         if backlog is None:
             found = self._backlogs.backlog(queue)
             if found is not None and found[0] > limits.BACKLOG_MIN:
-                self._queues[queue] = _Backlog(self._now(), found[1])
+                self.queues[queue] = _Backlog(self._now(), found[1])
             send()
             return
         if not backlog.held:
@@ -85,14 +82,14 @@ class Slowing:
 
     def stop(self) -> None:
         """Send all that waits: the term is over."""
-        for backlog in self._queues.values():
+        for backlog in self.queues.values():
             backlog.release(self._now() + limits.SLOWED_SECONDS_MAX)
-        self._queues.clear()
+        self.queues.clear()
 
     def look(self) -> None:
         """Send what may go, and forget the queues that have no backlog any more."""
         now = self._now()
-        for queue, backlog in list(self._queues.items()):
+        for queue, backlog in list(self.queues.items()):
             found = self._backlogs.backlog(queue)
             if found is not None:
                 backlog.measure(now, found[1])
@@ -101,4 +98,4 @@ class Slowing:
                 continue
             backlog.release(now + limits.SLOWED_SECONDS_MAX)
             if found is None or found[0] <= limits.BACKLOG_MIN:
-                del self._queues[queue]
+                del self.queues[queue]

@@ -121,22 +121,22 @@ class OsFile:
 
     def write(self, offset: int, parts: Sequence[bytes]) -> None:
         for start in range(0, len(parts), limits.WRITE_PARTS_MAX):
-            offset += self._write_some(offset, parts[start : start + limits.WRITE_PARTS_MAX])
+            some = parts[start : start + limits.WRITE_PARTS_MAX]
+            end = offset + sum(map(len, some))
+            written = os.pwritev(self._descriptor, some, offset)
+            if offset + written < end:
+                # A short write is legal (a signal, a nearly full disk): the rest goes plainly.
+                self._write_rest(end, memoryview(b"".join(some))[written:])
+            offset = end
 
-    def _write_some(self, offset: int, parts: Sequence[bytes]) -> int:
-        total = sum(map(len, parts))
-        written = os.pwritev(self._descriptor, parts, offset)
-        if written < total:
-            # A short write is legal (a signal, a nearly full disk): the rest goes out plainly.
-            rest = memoryview(b"".join(parts))[written:]
-            while rest:
-                count = os.pwrite(self._descriptor, rest, offset + total - len(rest))
-                if count == 0:
-                    raise OSError(
-                        errno.EIO, "short write: the disk took no more bytes and reported no error"
-                    )
-                rest = rest[count:]
-        return total
+    def _write_rest(self, end: int, rest: memoryview) -> None:
+        while rest:
+            count = os.pwrite(self._descriptor, rest, end - len(rest))
+            if count == 0:
+                raise OSError(
+                    errno.EIO, "short write: the disk took no more bytes and reported no error"
+                )
+            rest = rest[count:]
 
     def read(self, offset: int, size: int) -> bytes:
         content = os.pread(self._descriptor, size, offset)

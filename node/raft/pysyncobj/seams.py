@@ -65,6 +65,8 @@ class _Running(threading.local):
     """
 
     def __init__(self) -> None:
+        self.of: object = None
+        """The node that set them; None: none did."""
         self.clock: Callable[[], float] = time.monotonic
         self.rng = random.Random()
 
@@ -78,7 +80,7 @@ running = _Running()
 
 def run_as(clock: Callable[[], float], rng: random.Random) -> None:
     """From here on the library sees this clock and this randomness, on this thread."""
-    running.clock, running.rng = clock, rng
+    running.of, running.clock, running.rng = None, clock, rng
 
 
 def _monotonic() -> float:

@@ -178,3 +178,7 @@ def test_a_follower_takes_the_time_of_applied_entries() -> None:
     broker.apply(3, 5, memoryview(payload))
     assert broker.clock.now_ms() == 1_000_000
     assert broker.host.machine.state.term == Lead(5).term
+    for _ in range(60):  # Without an entry its time goes on: looks are no pause of a second.
+        now += limits.LOOK_SECONDS
+        broker.look(limits.LOOK_SECONDS)
+    assert broker.clock.now_ms() == pytest.approx(1_003_000, abs=1)

@@ -62,7 +62,7 @@ def test_a_confirm_waits_until_the_consumers_have_caught_up(cluster: Cluster) ->
     assert cluster.sent == []
     cluster.goes_on(limits.LOOK_SECONDS, FAST, ready=100)
     assert cluster.sent == [1, 2]
-    assert len(cluster.slowing) == 0
+    assert not cluster.slowing.queues
 
 
 def test_a_confirm_waits_no_longer_than_its_bound(cluster: Cluster) -> None:
@@ -111,7 +111,7 @@ def test_a_short_backlog_slows_nothing(cluster: Cluster) -> None:
         cluster.confirm(number)
         cluster.goes_on(limits.LOOK_SECONDS, FAST, ready=limits.BACKLOG_MIN)
         assert cluster.sent[-1] == number
-    assert len(cluster.slowing) == 0
+    assert not cluster.slowing.queues
 
 
 def test_consumers_that_go_hold_up_no_confirm(cluster: Cluster) -> None:
@@ -128,7 +128,7 @@ def test_a_queue_that_is_deleted_holds_up_no_confirm(cluster: Cluster) -> None:
     cluster.found = None
     cluster.slowing.look()
     assert cluster.sent == [1]
-    assert len(cluster.slowing) == 0
+    assert not cluster.slowing.queues
 
 
 def test_the_end_of_a_term_sends_all_that_waits(cluster: Cluster) -> None:
@@ -136,4 +136,4 @@ def test_the_end_of_a_term_sends_all_that_waits(cluster: Cluster) -> None:
     cluster.confirm(1)
     cluster.slowing.stop()
     assert cluster.sent == [1]
-    assert len(cluster.slowing) == 0
+    assert not cluster.slowing.queues

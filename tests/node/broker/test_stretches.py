@@ -39,7 +39,8 @@ def stretches(clocks: Clocks) -> Stretches:
 def stretch(stretches: Stretches, clocks: Clocks, seconds: float, *, away: float = 0.0) -> None:
     """Make a stretch of work of the kind `turn`."""
     began = clocks.now
-    stretches.begin(began)
+    if began >= stretches.stale_at:
+        stretches.read(began)
     clocks.work(seconds, away=away)
     stretches.note("turn", began, clocks.now)
 
@@ -53,7 +54,7 @@ def test_time_without_a_core_is_not_counted(stretches: Stretches, clocks: Clocks
 def test_work_before_a_stretch_is_counted_for_the_age_of_a_reading_at_most(
     stretches: Stretches, clocks: Clocks
 ) -> None:
-    stretches.begin(clocks.now)
+    stretches.read(clocks.now)
     clocks.work(limits.STRETCH_READING_SECONDS * 0.9)
     stretch(stretches, clocks, 0.003, away=0.5)
     longest = stretches.longest()["turn"]
