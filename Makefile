@@ -98,6 +98,7 @@ demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report; D
 bench: setup ## the machine, a cluster, Raft, depth, growth, locks, other systems, the cost of a check: hours
 	$(PY) -m bench.machine
 	$(PY) -m bench.rates
+	$(PY) -m bench.hashing
 	$(PY) -m bench.raft
 	$(PY) -m bench.depth --restart-gb 2 --runs 1
 	$(PY) -m bench.growth

@@ -222,6 +222,9 @@ class Pins:
     def _look_at(self, pin: Pin) -> None:
         if pin.hold.ended:
             self.end(pin, SHORT)
+        elif self._log.differs:
+            # It was found after it was pinned: since when it is wrong no one knows.
+            self.end(pin, "the state of this node is not that of the majority")
         elif self._now() >= pin.until:
             self.end(pin, "unused for its lease")
 

@@ -75,6 +75,10 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         edited(Pins, "unsound", "waits is not None", "False"),
         in_process(pins.test_a_node_that_recovers_lags_or_knows_no_leader_is_no_source),
     ),
+    "a backup goes on from a replica that was found to differ": (
+        edited(Pins, "_look_at", "self._log.differs", "False"),
+        in_process(pins.test_what_was_pinned_before_a_node_was_found_to_differ_is_read_no_more),
+    ),
     "a pin ends with its first lease": (
         edited(Pins, "used", "pin.until = self._now() + pin.lease_s", "pass"),
         in_process(pins.test_each_use_begins_the_lease_anew),

@@ -103,6 +103,18 @@ def test_each_use_begins_the_lease_anew() -> None:
     assert (len(made.pins), pin.hold.ended) == (0, True)
 
 
+def test_what_was_pinned_before_a_node_was_found_to_differ_is_read_no_more() -> None:
+    """A backup that is under way then is of a state that may have been wrong."""
+    made = Made()
+    pin, other = made.pin(), made.pin()
+    assert made.pins.used(pin.name) is pin
+    made.log.differs = True
+    assert made.pins.used(pin.name) is None
+    made.pins.sweep()
+    assert other.ended == "the state of this node is not that of the majority"
+    assert (len(made.pins), pin.hold.ended, other.hold.ended) == (0, True, True)
+
+
 def test_a_node_that_recovers_lags_or_knows_no_leader_is_no_source() -> None:
     made = Made()
     assert made.pins.lags(60) is None
