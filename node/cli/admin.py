@@ -155,7 +155,9 @@ async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) ->
 
 def _moved(view: Mapping[str, Any]) -> str:
     skipped = (
-        f", {view['skipped']} skipped, whose source queue is gone" if view.get("skipped") else ""
+        f", {view['skipped']} skipped: no dead letters, or their source queue is gone"
+        if view.get("skipped")
+        else ""
     )
     return f"{messages(view['moved'])} moved{skipped}"
 

@@ -331,9 +331,10 @@ def inspect(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check every byte of a backup, and show what is in it; no cluster is needed.
+    """Check a backup, and show what is in it.
 
-    With --json and --queue a line for each message; the last one says where to go on.
+    Every byte is read; no cluster is needed. With --json and --queue a line for each message; the
+    last one says where to go on.
     """
     from node.backup.contents import Contents
 

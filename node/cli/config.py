@@ -39,9 +39,10 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a file as a node would read it; exit code 0 if a node can start from it.
+    """Check a file as a node would read it.
 
-    With --node, or with a single node in the file, checks this machine as well.
+    Exit code 0 if a node can start from it. With --node, or with a single node in the file, checks
+    this machine as well.
     """
     settings, problems = examine(config)
     found = check_file(config, settings, problems)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -98,7 +99,10 @@ def consume(
 
     run(url, work, options)
     if not received_any:
-        output.note(f"no message received from queue {queue}; inspect it: fifo queue show {queue}")
+        output.note(
+            f"no message received from queue {queue}; "
+            f"inspect it: fifo queue show {shlex.quote(queue)}"
+        )
     if unsettled:
         raise CliError(f"{len(unsettled)} settlements failed; the first: {unsettled[0]}")
 

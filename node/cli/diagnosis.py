@@ -22,7 +22,7 @@ from node.cli.limits import (
     ROOM_FACTOR,
     SLOW_SYNC_MS,
 )
-from node.cli.observe import known_members
+from node.cli.observe import known_members, strangers
 from node.cli.text import alarm_text, bytes_text, seconds_text, undecided_text
 
 View = Mapping[str, Any]
@@ -60,9 +60,7 @@ class Seen:
     @property
     def strangers(self) -> Mapping[str, View]:
         """The nodes that answered and are no members, by name: removed, or not added yet."""
-        known = known_members(self._answers)
-        others = [one for one in self._answers if known and one["node"] not in known]
-        return {str(one["node"]): one for one in others}
+        return strangers(self._answers)
 
     @property
     def _answers(self) -> list[View]:

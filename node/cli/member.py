@@ -49,7 +49,10 @@ NoWait = Annotated[
 
 @app.command("list", epilog="Example: fifo member list --json")
 def listing(url: Url = None, as_json: Json = False) -> None:
-    """Show the members, the change under way, and the nodes that wait to join."""
+    """Show the members and the change under way.
+
+    Nodes that wait to join are named, too.
+    """
     found = run(url, _membership)
     if as_json:
         output.print_json(found)
@@ -91,9 +94,10 @@ def remove(
     as_json: Json = False,
     url: Url = None,
 ) -> None:
-    """End a membership for ever: its folder is of no use to this cluster any more.
+    """End a membership for ever.
 
-    A leader that is removed hands over first. Needs the permission `operate`.
+    Its folder is of no use to this cluster any more. A leader that is removed hands over first.
+    Needs the permission `operate`.
     """
     if not yes:
         confirm(f"{name} would be removed for ever", f"Remove {name}?")
@@ -155,8 +159,10 @@ def move(
 
 @app.command(epilog="Example: fifo member undo")
 def undo(no_wait: NoWait = False, as_json: Json = False, url: Url = None) -> None:
-    """Give up the change under way: members that there are by now stay, and those that were not
-    level yet go. Needs the permission `operate`.
+    """Give up the change under way.
+
+    Members that there are by now stay, and those that were not level yet go. Needs the permission
+    `operate`.
     """
 
     async def work(leader: fifo.Client) -> dict[str, Any]:

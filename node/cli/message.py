@@ -54,7 +54,10 @@ Header = Annotated[
 
 @app.command(epilog="Example: fifo message show orders 3.17.42 --json")
 def show(queue: Queue, id: Id, url: Url = None, as_json: Json = False) -> None:
-    """Show a message and where it stands: ready, locked or delayed, and who holds it."""
+    """Show a message and where it stands.
+
+    Ready, locked or delayed, and who holds it.
+    """
 
     async def work(client: fifo.Client) -> fifo.FoundMessage:
         return await client.message(queue, id)
@@ -90,7 +93,10 @@ def find(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Find messages wherever they stand, in the order of their places."""
+    """Find messages wherever they stand.
+
+    They come in the order of their places.
+    """
     wanted = conditions(exception, stack_line, with_header, older_than)
 
     async def fetch(client: fifo.Client) -> fifo.FoundPage:
@@ -142,7 +148,10 @@ def retry(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Make a delayed message ready now; send a dead letter back to its source."""
+    """Make a message ready now.
+
+    A delayed one where it is; a dead letter goes back to its source.
+    """
     _act(url, queue, id, "retry", dry_run=dry_run, as_json=as_json, target=target)
 
 
@@ -260,7 +269,10 @@ def resend(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Begin a message anew under its id, perhaps with another body, key or headers."""
+    """Begin a message anew under its id.
+
+    Its body, key and headers may be others.
+    """
     edits = _edits(body, file, key, header)
     _act(url, queue, id, "resend", dry_run=dry_run, as_json=as_json, target=target, **edits)
 
@@ -277,7 +289,10 @@ def copy(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Publish a copy of a message, perhaps edited; the message itself stays."""
+    """Publish a copy of a message.
+
+    It may be edited; the message itself stays.
+    """
     edits = _edits(body, file, key, header)
 
     async def work(client: fifo.Client) -> str:

@@ -59,6 +59,12 @@ def known_members(up: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return dict(newest.get("members") or {})
 
 
+def strangers(answers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Those of the nodes that answered which are no members, by name: removed, or not added yet."""
+    known = known_members(answers)
+    return {str(one["node"]): one for one in answers if known and one["node"] not in known}
+
+
 async def cluster_view(
     state: ClusterState, timeout: float = OBSERVE_TIMEOUT_S, options: Options | None = None
 ) -> View:

@@ -59,7 +59,9 @@ def scan(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Read a queue of any depth as it is at one index of the log, and take nothing.
+    """Read a whole queue, and take nothing.
+
+    It is read as it is at one index of the log, whatever its depth.
 
     With --json a line for each message; the last one has the cursor, where there is more.
     """

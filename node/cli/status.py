@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from node.cli import output
 from node.cli.errors import CliError
 from node.cli.listing import Watch, repeat
-from node.cli.observe import observe_members
+from node.cli.observe import observe_members, strangers
 from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.tables import Column, number
 from node.cli.text import alarm_text, bytes_text, seconds_text, undecided_text
@@ -69,6 +69,9 @@ def _draw(found: dict[str, Any]) -> None:
             output.note(_refuses(node["node"], alarm))
         if waits_for := node.get("recovering"):
             output.note(f"{node['node']} does not count yet: it waits for {waits_for}")
+    for name, node in strangers([node for node in nodes if node["role"] != "down"]).items():
+        if not node.get("recovering"):
+            output.note(f"{name} is no member any more: stop it, and remove its folder")
     stopped = undecided_text(nodes)
     if stopped is not None:
         output.note(stopped)

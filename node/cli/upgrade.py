@@ -34,7 +34,7 @@ app = typer.Typer(
 
 @app.command(epilog="Example: fifo upgrade status --json")
 def status(url: Url = None, as_json: Json = False) -> None:
-    """Show what each node runs, what is used, and what finishing turns on."""
+    """Show the releases, and what finishing turns on."""
     found = asyncio.run(_fetch(node_options(choose_url(url))))
     if as_json:
         output.print_json(found)

@@ -145,6 +145,17 @@ def test_a_leader_that_was_not_asked_is_not_a_missing_one(
     assert "no leader: publishing and consuming wait" in done.err
 
 
+def test_a_removed_node_that_still_runs_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old URL asks it, too, and it says that it follows."""
+    leader = {**STATUS, "members": {"n1": "127.0.0.1:1"}}
+    removed = {**STATUS, "node": "n3", "role": "follower", "term": 1, "members": {"n3": "h:1"}}
+    answering(monkeypatch, leader, removed)
+    done = cli("status", "--url", URL)
+    assert done.err == "n3 is no member any more: stop it, and remove its folder\n"
+    answering(monkeypatch, leader, {**removed, "recovering": "a leader that has it as a learner"})
+    assert "no member" not in cli("status", "--url", URL).err
+
+
 def test_a_replica_that_differs_is_named_by_a_peer_or_itself(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
