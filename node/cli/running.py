@@ -61,7 +61,7 @@ def ends_of(cluster: ClusterConfig, nodes: Sequence[NodeConfig], url: str | None
     views = asyncio.run(_ask(nodes, options))
     found = {}
     for node, view in zip(nodes, views, strict=True):
-        end = None if view is None else _end(cluster, node, view)
+        end = None if view is None else end_said(cluster, node, view)
         if end is not None:
             output.note(f"{node.name} runs, and ends with {end} (term:index)")
             found[node.name] = end
@@ -79,7 +79,7 @@ async def _ask(nodes: Sequence[NodeConfig], options: Options) -> list[View | Non
     return await asyncio.gather(*map(ask, nodes))
 
 
-def _end(cluster: ClusterConfig, node: NodeConfig, view: View) -> End | None:
+def end_said(cluster: ClusterConfig, node: NodeConfig, view: View) -> End | None:
     """The end that a node that runs tells; None where its log does not count."""
     from node.backup.remains import End
 

@@ -21,6 +21,7 @@ from tests.node.backup import test_file, test_remains, test_restoring
 from tests.node.backup import test_members_by_log as by_log
 from tests.node.broker import test_pin_copies as copies
 from tests.node.broker import test_pins as pins
+from tests.node.cli import test_rebuild
 from tests.node.journal import test_holds as holds
 
 CONFIG = {"config": lambda: nullcontext(cluster_config(3, 7100, Path("/nowhere")))}
@@ -29,6 +30,10 @@ _newest = in_process(
 )
 _other = in_process(by_log.test_the_cluster_that_goes_on_is_another_one_each_time, fixtures=CONFIG)
 _moved = in_process(by_log.test_who_moved_is_where_it_is_now, fixtures=CONFIG)
+
+_word = in_process(
+    test_rebuild.test_the_word_of_a_member_counts_where_it_has_its_journal_and_no_leader
+)
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a rebuild goes by the file where members have changed": (
@@ -182,6 +187,28 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         in_process(
             test_remains.test_what_was_asked_of_members_that_run_counts_only_where_they_elect_no_leader
         ),
+    ),
+    "an end counts of a member that knows a leader": (
+        edited(test_rebuild, "end_said", 'view["leader"] is not None', "False"),
+        _word,
+    ),
+    "an end counts of a member of another cluster": (
+        edited(
+            test_rebuild,
+            "end_said",
+            '(view["node"], view["cluster"]) != (node.name, cluster.cluster_id.hex())',
+            'view["node"] != node.name',
+        ),
+        _word,
+    ),
+    "an end counts of a member that recovers": (
+        edited(
+            test_rebuild,
+            "end_said",
+            'if view["recovering"] is not None or',
+            "if False or",
+        ),
+        _word,
     ),
     "members of which nothing is known elect no leader": (
         edited(test_remains, "check", "[*running, *unknown]", "[*running]"),

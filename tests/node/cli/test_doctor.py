@@ -173,6 +173,11 @@ def test_a_healthy_cluster_has_no_finding() -> None:
             "users", "warning", "cluster", "travel unencrypted",
         ),
         (
+            with_node(undecided=True, differs_index=1024),
+            "states", "error", "cluster",
+            "the states of the members differ since entry 1024 and none is known to be right",
+        ),
+        (
             seen(refused=["users: no permission"]),
             "access", "advice", "cluster", "not looked at: users: no permission",
         ),

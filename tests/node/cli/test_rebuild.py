@@ -14,14 +14,17 @@ import pytest
 
 import fifo
 from node.backup.file import Backup
+from node.backup.remains import End
 from node.backup.restoring import state_of
+from node.cli.errors import CliError
+from node.cli.running import end_said
 from node.config import cluster_config
 from tests.node.cli.disks import WAIT_SECONDS, Nodes, publish
 from tests.node.cli.local import Done, free_base_port
 from tests.support.cluster import passed
 from tests.support.users import EVERYTHING, user
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 GONE = ("n3", "n4", "n5")
 
@@ -57,6 +60,8 @@ async def until(
             await passed(0.05)
 
 
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
 async def test_members_that_run_are_asked_for_the_ends_of_their_logs(
     tmp_path: Path, cli: Callable[..., Done]
 ) -> None:
@@ -115,3 +120,34 @@ async def test_members_that_run_are_asked_for_the_ends_of_their_logs(
         found = state_of(Backup.open(to)).queue_overview("orders")
         assert found is not None
         assert found["messages"] == len(sent)
+
+
+SOUND = {
+    "node": "n2",
+    "role": "follower",
+    "leader": None,
+    "recovering": None,
+    "differs_index": 0,
+    "durable_end": [7, 1204],
+}
+
+
+def end_of(**said: object) -> End | str | None:
+    """The end by the status of n2, where that has these fields too; the words of a refusal."""
+    cluster = cluster_config(3, 7100, Path("/nowhere"))
+    status = {"cluster": cluster.cluster_id.hex(), **SOUND, **said}
+    try:
+        return end_said(cluster, cluster.node("n2"), status)
+    except CliError as refused:
+        return str(refused)
+
+
+def test_the_word_of_a_member_counts_where_it_has_its_journal_and_no_leader() -> None:
+    assert end_of() == End(7, 1204)
+    assert "knows a leader, n3" in str(end_of(leader="n3"))
+    assert "knows a leader, n2" in str(end_of(role="leader"))
+    assert "as n3 of another cluster" in str(end_of(node="n3"))
+    assert "of another cluster" in str(end_of(cluster="00"))
+    assert "does not have the end of its log yet" in str(end_of(durable_end=None))
+    assert end_of(recovering="the terms of n1") is None
+    assert end_of(differs_index=1024) is None
