@@ -53,7 +53,7 @@ from fifo.client.messages import MessageVerbs
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
-from fifo.client.publishing.publisher import Batch, Publisher, item
+from fifo.client.publishing.publisher import Batch, Publisher, extras_of
 from fifo.client.scanning import ScanVerbs
 from fifo.client.spec import QueueSpec, changes_to_wire, expiry_warning
 from fifo.client.upgrading import UpgradeVerbs
@@ -496,18 +496,11 @@ class BaseClient(
         with `unknown` true where it may have been stored.
         """
         checks.name(queue, "queue")
-        one = item(
-            body,
-            key=key,
-            headers=headers,
-            delay=delay,
-            priority=priority,
-            ttl=ttl,
-            dedup_id=dedup_id,
-            number=None,
-            future=self._session.loop.create_future(),
+        body = checks.body(body)
+        extras = extras_of(
+            key=key, headers=headers, priority=priority, delay=delay, ttl=ttl, dedup_id=dedup_id
         )
-        return await self._publisher.publish(_OWN, queue, one, timeout)
+        return await self._publisher.publish(_OWN, queue, body, extras, None, timeout)
 
     async def publish_many(
         self,

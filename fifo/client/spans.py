@@ -21,7 +21,7 @@ from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.verbs import ACK, SettleResult, Settling
 from fifo.client.durations import Duration
 from fifo.client.publishing.confirms import Confirm, Confirms
-from fifo.client.publishing.publisher import Batch, Item, Publisher
+from fifo.client.publishing.publisher import Batch, Extras, Publisher
 from fifo.wire.columns import decode_headers, encode_headers
 from fifo.words.settlement import Verb
 
@@ -173,12 +173,18 @@ class TracedPublisher(Publisher):
         self._spans = spans
 
     async def publish(
-        self, producer: int, queue: str, item: Item, timeout: Duration | None
+        self,
+        producer: int,
+        queue: str,
+        body: bytes,
+        extras: Extras,
+        number: int | None,
+        timeout: Duration | None,
     ) -> Confirm:
         """See `Publisher`."""
         with self._spans.sending(self.session, queue, None) as span:
-            item = item._replace(headers=_with_context(item.headers))
-            found = await super().publish(producer, queue, item, timeout)
+            extras = extras._replace(headers=_with_context(extras.headers))
+            found = await super().publish(producer, queue, body, extras, number, timeout)
             span.set_attribute("messaging.message.id", str(found.id))
             return found
 

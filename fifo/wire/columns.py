@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from fifo.wire import limits
 from fifo.wire.errors import Code
@@ -434,14 +434,9 @@ def pack_publication(publication: Publication) -> tuple[tuple[tuple[int, int], .
     return listed, [*(part for _, part in parts), *p.bodies]
 
 
-class Part(NamedTuple):
-    """The messages of one queue in a publish to several, and what the queue's columns say."""
-
-    correlation: int
-    previous: int
-    number: int
-    below: int
-    publication: Publication
+Part: TypeAlias = tuple[int, int, int, int, Publication]
+"""The messages of one queue in a publish to several, behind what the queue's columns say: its
+correlation, the number before the first one, that number, and the bound of the queue's own."""
 
 
 def pack_parts(parts: Sequence[Part]) -> tuple[int, tuple[tuple[int, int], ...], list[Buffer]]:

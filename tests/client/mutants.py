@@ -31,8 +31,10 @@ from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settlement import Settlement
 from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.tuning import Tuning
+from fifo.client.publishing.confirms import Confirmed
 from fifo.client.publishing.outbox import Outbox
 from fifo.client.publishing.publish_stream import PublishFrame, PublishStream
+from fifo.client.publishing.publisher import Singles
 from fifo.client.publishing.queue_numbers import QueueNumbers
 from fifo.wire.messages import STATUS_OK
 from node.broker.connections.handshake import Handshake
@@ -147,6 +149,18 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a frame of several queues has no bound": (
         edited(Outbox, "put", "len(self._frames) >= wire.PUBLISH_QUEUES_MAX", "False"),
         _test(across.test_frames_of_several_queues_keep_to_their_bounds),
+    ),
+    "the clocks of one turn stand from then on": (
+        edited(Outbox, "together", "self._now = None", "pass"),
+        _test(across.test_a_client_that_slept_does_not_know_what_its_ended_session_has_stored),
+    ),
+    "a message gets the key of one whose caller has left": (
+        edited(Singles, "pack", "list(compress(self._extras, waits))", "self._extras"),
+        _test(publishing.test_messages_of_one_turn_keep_what_each_has_where_a_caller_leaves),
+    ),
+    "messages of one turn are all confirmed as new": (
+        edited(Confirmed, "each", "if self.duplicates or self.repeats:", "if False:"),
+        _test(publishing.test_each_message_of_a_turn_has_the_confirm_of_its_place),
     ),
     "what is sent together loses the queue that it was for": (
         edited(Outbox, "_send_together", "one.below()", "0"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
 
 import fifo
-from fifo.client import limits
+from fifo.client import Environment, limits
 from fifo.wire import Code, Frame, columns
 from fifo.wire import limits as wire
 from fifo.wire.messages import Confirms, Error, Publish, PublishAcross
@@ -167,3 +168,21 @@ async def test_what_is_published_in_one_turn_is_within_the_window() -> None:
         assert {type(one) for one in ended} == {fifo.Timeout}
         frames = [frame for _, frame in peer.heard if isinstance(frame.message, _PUBLISHES)]
         assert sum(len(frame.raw) // size for frame in frames) == wire.MIB // size + 1
+
+
+async def test_a_client_that_slept_does_not_know_what_its_ended_session_has_stored() -> None:
+    slept_s = 0.0
+    environment = Environment(wall=lambda: time.time() + slept_s)
+    async with Peer() as peer, fifo.connect(peer.url, environment=environment) as client:
+        peer.answers[PublishAcross] = _store_across
+        await _publish(client, "a", "b")  # One look at the clocks for both.
+        later = asyncio.create_task(client.publish("a", b"later"))
+        line, _, _ = await peer.hear(Publish)
+        slept_s = 3_600.0
+        peer.opening = lambda line, hello: (
+            Error(Code.SESSION_ENDED, "it was away") if hello.resume else welcome(line, hello)
+        )
+        line.drop()
+        with pytest.raises(fifo.SessionEnded) as caught:
+            await later
+        assert caught.value.unknown

@@ -513,6 +513,36 @@ async def test_a_cancelled_publish_leaves_the_client_usable() -> None:
         await client.publish("orders", b"b")
 
 
+async def test_messages_of_one_turn_keep_what_each_has_where_a_caller_leaves() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Publish] = confirm_all
+        async with asyncio.TaskGroup() as group:
+            plain = group.create_task(client.publish("orders", b"plain"))
+            leaves = group.create_task(client.publish("orders", b"leaves", key="gone"))
+            keyed = group.create_task(client.publish("orders", b"keyed", key="k", priority=9))
+            await asyncio.sleep(0)  # All are gathered; the frame goes at the end of the turn.
+            leaves.cancel()
+        assert [plain.result().id, keyed.result().id] == ["3.7.1", "3.7.2"]
+        _, frame, _ = await peer.hear(Publish)
+        layout = layout_of(frame)
+        assert layout.bodies() == [b"plain", b"keyed"]
+        assert layout.blobs(KEY_LENGTHS) == [b"", b"k"]
+        assert bytes(layout.column(PRIORITIES) or b"") == bytes([4, 9])
+
+
+async def test_each_message_of_a_turn_has_the_confirm_of_its_place() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Publish] = lambda line, frame: line.send(
+            Confirms(((frame.correlation, 3, 7, 1, 2, None, ((2, 1, 8, 40),)),))
+        )
+        found = await asyncio.gather(*[client.publish("orders", b"x") for _ in range(3)])
+        assert found == [
+            fifo.Confirm("3.7.1", duplicate=True),
+            fifo.Confirm("3.7.2", duplicate=False),
+            fifo.Confirm("3.8.40", duplicate=True),
+        ]
+
+
 async def test_no_messages_are_no_frames() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         assert list(await client.publish_many("orders", [])) == []

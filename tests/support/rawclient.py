@@ -193,14 +193,15 @@ class RawClient:
         self, places: Sequence[tuple[str, int, columns.Publication]], producer: int = 0
     ) -> list[int]:
         """Send (queue, previous, messages) in one frame; the correlation of each."""
+        correlations = [self.next_correlation() for _ in places]
         parts = [
-            columns.Part(self.next_correlation(), previous, previous + 1, 0, publication)
-            for _, previous, publication in places
+            (correlation, previous, previous + 1, 0, publication)
+            for correlation, (_, previous, publication) in zip(correlations, places, strict=True)
         ]
         count, listed, raw = columns.pack_parts(parts)
         queues = tuple([queue for queue, _, _ in places])
-        self.send(PublishAcross(producer, queues, count, listed), parts[0].correlation, raw)
-        return [part.correlation for part in parts]
+        self.send(PublishAcross(producer, queues, count, listed), correlations[0], raw)
+        return correlations
 
     async def confirmed(self, correlation: int) -> tuple[object, ...]:
         """The item of a confirms frame that answers this publish."""

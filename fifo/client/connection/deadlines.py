@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from itertools import compress
 from typing import Any
 
 from fifo.client import limits
@@ -17,38 +18,45 @@ from fifo.client.connection.calls import expire
 class Deadlines:
     """The waits of one loop, in the order of their ends: each begun with `add`."""
 
-    __slots__ = ("_cleared_at", "_loop", "_timer", "_waiting")
+    __slots__ = ("_cleared_at", "_ends", "_futures", "_loop", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        # Side by side, not in pairs: a pair for each wait is one more thing for garbage collection.
+        self._futures: deque[asyncio.Future[Any]] = deque()
+        self._ends: deque[float] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._cleared_at = limits.DEADLINES_KEPT
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._futures)
 
     def add(self, future: asyncio.Future[Any], deadline: float) -> None:
         """From here on the future's result is EXPIRED at the deadline, unless it has another."""
-        waiting = self._waiting
-        while waiting and waiting[0][1].done():
-            waiting.popleft()
-        if waiting and deadline < waiting[-1][0]:
+        futures, ends = self._futures, self._ends
+        while futures and futures[0].done():
+            futures.popleft()
+            ends.popleft()
+        if ends and deadline < ends[-1]:
             # Sooner than one that waits already: a timeout of its own.
             handle = self._loop.call_at(deadline, expire, future)
             future.add_done_callback(lambda _: handle.cancel())
             return
-        waiting.append((deadline, future))
+        futures.append(future)
+        ends.append(deadline)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._ring)
-        if len(waiting) >= self._cleared_at:
+        if len(futures) >= self._cleared_at:
             # Behind one that waits for long, those that have ended are not kept.
-            self._waiting = deque([one for one in waiting if not one[1].done()])
-            self._cleared_at = max(limits.DEADLINES_KEPT, 2 * len(self._waiting))
+            waits = [not one.done() for one in futures]
+            self._futures = deque(compress(futures, waits))
+            self._ends = deque(compress(ends, waits))
+            self._cleared_at = max(limits.DEADLINES_KEPT, 2 * len(self._futures))
 
     def stop(self) -> None:
         """Cancel the timer: all waits have ended, or end elsewhere."""
-        self._waiting.clear()
+        self._futures.clear()
+        self._ends.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -56,8 +64,9 @@ class Deadlines:
     def _ring(self) -> None:
         """End the waits that are due; the timer is that of the first one left."""
         self._timer = None
-        waiting, now = self._waiting, self._loop.time()
-        while waiting and (waiting[0][1].done() or waiting[0][0] <= now):
-            expire(waiting.popleft()[1])
-        if waiting:
-            self._timer = self._loop.call_at(waiting[0][0], self._ring)
+        futures, ends, now = self._futures, self._ends, self._loop.time()
+        while futures and (futures[0].done() or ends[0] <= now):
+            ends.popleft()
+            expire(futures.popleft())
+        if futures:
+            self._timer = self._loop.call_at(ends[0], self._ring)

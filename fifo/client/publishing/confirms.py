@@ -49,6 +49,13 @@ class Confirmed(NamedTuple):
             f"{self.queue}.{self.producer}.{self.numbers[index]}", index < self.duplicates
         )
 
+    def each(self) -> list[Confirm]:
+        """The confirms of the frame's messages that are stored."""
+        if self.duplicates or self.repeats:
+            return [self.confirm(index) for index in range(self.total)]
+        head = f"{self.queue}.{self.producer}."
+        return [Confirm(f"{head}{number}") for number in self.numbers[: self.stored]]
+
     @property
     def before(self) -> int:
         """The number of confirmed messages that were stored before."""

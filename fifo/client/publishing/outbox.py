@@ -13,7 +13,7 @@ from fifo.client import limits
 from fifo.client.connection.session import Session
 from fifo.client.publishing.publish_stream import PublishFrame
 from fifo.wire import limits as wire
-from fifo.wire.columns import Part, pack_parts, pack_publication
+from fifo.wire.columns import pack_parts, pack_publication
 from fifo.wire.messages import Publish, PublishAcross
 
 
@@ -23,6 +23,7 @@ class Outbox:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._gathers = False
+        self._now: tuple[float, float] | None = None
         self._frames: list[PublishFrame] = []
         self._messages = self._bytes = self._column_bytes = 0
 
@@ -34,7 +35,18 @@ class Outbox:
             yield
         finally:
             self._gathers = False
+            self._now = None
             self._flush()
+
+    def clocks(self) -> tuple[float, float]:
+        """Both clocks of this machine, read once for all that is sent together."""
+        if self._now is not None:
+            return self._now
+        environment = self._session.environment
+        now = environment.monotonic(), environment.wall()
+        if self._gathers:
+            self._now = now
+        return now
 
     def put(self, frame: PublishFrame) -> None:
         """Send a frame behind all that were put before it."""
@@ -93,7 +105,7 @@ class Outbox:
             return
         frames[0].others = frames[1:]
         parts = [
-            Part(one.correlation, one.previous, one.numbers[0], one.below(), one.publication)
+            (one.correlation, one.previous, one.numbers[0], one.below(), one.publication)
             for one in frames
         ]
         count, columns, raw = pack_parts(parts)

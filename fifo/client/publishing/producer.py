@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fifo.client import checks
 from fifo.client.durations import Duration
 from fifo.client.publishing.confirms import Confirm, Confirms
-from fifo.client.publishing.publisher import Batch, Publisher, item
+from fifo.client.publishing.publisher import Batch, Publisher, extras_of
 
 
 class Producer:
@@ -67,18 +67,13 @@ class Producer:
         """As `client.publish`, under this producer's numbers."""
         checks.name(queue, "queue")
         self._stream_last(queue)
-        one = item(
-            body,
-            key=key,
-            headers=headers,
-            delay=delay,
-            priority=priority,
-            ttl=ttl,
-            dedup_id=dedup_id,
-            number=number,
-            future=self._publisher.session.loop.create_future(),
+        body = checks.body(body)
+        extras = extras_of(
+            key=key, headers=headers, priority=priority, delay=delay, ttl=ttl, dedup_id=dedup_id
         )
-        return await self._publisher.publish(self.number, queue, one, timeout)
+        if number is not None:
+            number = checks.integer(number, "number", 1, 2**63 - 1)
+        return await self._publisher.publish(self.number, queue, body, extras, number, timeout)
 
     async def publish_many(
         self,

@@ -117,6 +117,9 @@ _NOTHING = Publication(())
 class Sending(Protocol):
     """The way of frames to the connection."""
 
+    def clocks(self) -> tuple[float, float]:
+        """Both clocks of this machine: one of them goes on while it sleeps."""
+
     def put(self, frame: PublishFrame) -> None:
         """Send a frame behind all that were put before it."""
 
@@ -202,23 +205,22 @@ class PublishStream:
         if not self._pack(frame):
             return False
         if not frame.sent:
-            frame.sent_at = self._clocks()
+            frame.sent = True
+            frame.sent_at = self._outbox.clocks()
             seen = max(self.queue_number, self._seen.of(self.queue))
             frame.queue_seen = seen > 0
-            frame.queue_below = max(seen + 1 if seen else 0, self._made_below())
+            welcome = self._session.welcome
+            # All queues that existed when this connection was opened have lower numbers.
+            made_below = 0 if welcome is None else welcome.queue_below
+            frame.queue_below = max(seen + 1 if seen else 0, made_below)
         frame.waits = False
         self._waiting -= 1
-        frame.sent = True
         frame.work.tries.begin()
-        frame.previous = min(previous, frame.numbers[0] - 1)
+        first = frame.numbers[0]
+        frame.previous = previous if previous < first else first - 1
         frame.others = ()
         self._outbox.put(frame)
         return True
-
-    def _made_below(self) -> int:
-        """All queues that existed when this connection was opened have lower numbers."""
-        welcome = self._session.welcome
-        return 0 if welcome is None else welcome.queue_below
 
     def _doubt(self, frame: PublishFrame) -> None:
         """Note that a frame is sent again although an answer is missing."""
@@ -276,18 +278,21 @@ class PublishStream:
         if total > len(frame.numbers):
             total = max(len(frame.numbers), confirmed.duplicates)
             confirmed = confirmed._replace(stored=total - confirmed.duplicates)
+        is_another = False
         if confirmed.queue > self.queue_number:
             self._seen.saw(self.queue, confirmed.queue)
-        is_another = confirmed.queue > self.queue_number > 0
-        if is_another:
-            self.last_stored = 0
-        self.queue_number = max(self.queue_number, confirmed.queue)
+            is_another = self.queue_number > 0
+            if is_another:
+                self.last_stored = 0
+            self.queue_number = confirmed.queue
         if total:
             metrics = self._session.metrics
             metrics.confirmed += total
             if confirmed.duplicates or confirmed.repeats:
                 metrics.duplicates += confirmed.before
-            self.last_stored = max(self.last_stored, frame.numbers[total - 1])
+            last = frame.numbers[total - 1]
+            if last > self.last_stored:
+                self.last_stored = last
             self.refusal = None
         if error is None:
             self._finish(frame, confirmed, None)
@@ -431,13 +436,8 @@ class PublishStream:
             self._next = 1
 
     def _may_be_stored(self, frame: PublishFrame) -> bool:
-        passed = zip(self._clocks(), frame.sent_at, strict=True)
+        passed = zip(self._outbox.clocks(), frame.sent_at, strict=True)
         return frame.sent and max(now - then for now, then in passed) >= limits.UNSTORED_S
-
-    def _clocks(self) -> tuple[float, float]:
-        """Both clocks of this machine: one of them goes on while it sleeps."""
-        environment = self._session.environment
-        return environment.monotonic(), environment.wall()
 
     def fail(
         self, error: FifoError, *, only: Callable[[PublishFrame], bool] = lambda frame: True

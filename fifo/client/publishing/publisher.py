@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fifo.client import checks, limits
 from fifo.client.connection.calls import EXPIRED, Tries, until
@@ -28,93 +29,114 @@ from fifo.wire.columns import Publication
 from fifo.words.bounds import PRIORITY_DEFAULT
 
 
-class Item(NamedTuple):
-    """A message in its form for the wire, and the future of its caller."""
+class Extras(NamedTuple):
+    """The fields of a message beside its body, in their form for the wire."""
 
-    body: bytes
-    key: bytes
-    headers: bytes
-    priority: int
-    delay_ms: int
-    ttl_ms: int
-    dedup_id: bytes
-    number: int | None
-    future: asyncio.Future[Any]
+    key: bytes = b""
+    headers: bytes = b""
+    priority: int = PRIORITY_DEFAULT
+    delay_ms: int = 0
+    ttl_ms: int = 0
+    dedup_id: bytes = b""
+
+    @property
+    def column_bytes(self) -> int:
+        """The bytes of its key, headers and dedup id."""
+        return len(self.key) + len(self.headers) + len(self.dedup_id)
+
+
+PLAIN: Final = Extras()
+"""The extras of most messages, which are known by this object, without a look at each field."""
 
 
 class Singles:
-    """Messages published one by one in one turn, in one frame."""
+    """Messages published one by one in one turn, in one frame: by columns, as they travel."""
 
-    __slots__ = ("_items", "bytes_held", "column_bytes", "deadline", "numbers", "tries")
+    __slots__ = (
+        "_bodies",
+        "_extras",
+        "_futures",
+        "bytes_held",
+        "column_bytes",
+        "deadline",
+        "numbers",
+        "tries",
+    )
 
-    def __init__(self) -> None:
-        self._items: list[Item] = []
+    def __init__(self, number: int | None) -> None:
+        self._bodies: list[bytes] = []
+        self._futures: list[asyncio.Future[Any]] = []
+        self._extras: list[Extras] | None = None
+        """None while all are plain."""
         self.tries = Tries()
         self.bytes_held = 0
         self.column_bytes = 0
         self.deadline = 0.0
-        self.numbers: Sequence[int] | None = None
+        self.numbers: Sequence[int] | None = None if number is None else (number,)
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._bodies)
 
-    def takes(self, item: Item) -> bool:
+    def takes(self, body: bytes, extras: Extras, number: int | None) -> bool:
         """Whether it has room for one more; an explicit number never shares a frame."""
-        if not self._items:
-            return True
-        if item.number is not None or self._items[0].number is not None:
-            return False
-        columns = len(item.key) + len(item.headers) + len(item.dedup_id)
         return (
-            len(self._items) < limits.FRAME_MESSAGES
-            and self.bytes_held + len(item.body) <= limits.FRAME_BYTES
-            and self.column_bytes + columns <= limits.FRAME_COLUMN_BYTES
+            number is None
+            and self.numbers is None
+            and len(self._bodies) < limits.FRAME_MESSAGES
+            and self.bytes_held + len(body) <= limits.FRAME_BYTES
+            and (
+                extras is PLAIN
+                or self.column_bytes + extras.column_bytes <= limits.FRAME_COLUMN_BYTES
+            )
         )
 
-    def add(self, item: Item, deadline: float) -> None:
+    def add(
+        self, body: bytes, extras: Extras, future: asyncio.Future[Any], deadline: float
+    ) -> None:
         """Take it in; its caller waits until then."""
-        self._items.append(item)
+        if extras is not PLAIN or self._extras is not None:
+            if self._extras is None:
+                self._extras = [PLAIN] * len(self._bodies)
+            self._extras.append(extras)
+            self.column_bytes += extras.column_bytes
+        self._bodies.append(body)
+        self._futures.append(future)
+        self.bytes_held += len(body)
         if deadline > self.deadline:
             self.deadline = deadline
-        self.bytes_held += len(item.body)
-        self.column_bytes += len(item.key) + len(item.headers) + len(item.dedup_id)
 
     def pack(self) -> Publication | None:
         """The messages that somebody still waits for."""
-        self._items = items = [item for item in self._items if not item.future.done()]
-        if not items:
+        waits = [not future.done() for future in self._futures]
+        if not all(waits):
+            self._bodies = list(compress(self._bodies, waits))
+            self._futures = list(compress(self._futures, waits))
+            if self._extras is not None:
+                self._extras = list(compress(self._extras, waits))
+        if not self._bodies:
             return None
-        if items[0].number is not None:
-            self.numbers = (items[0].number,)
-        if len(items) == 1 and items[0][1:7] == _PLAIN:
-            return Publication((items[0].body,))
-        return Publication(
-            [item.body for item in items],
-            keys=_or_none([item.key for item in items], b""),
-            headers=_or_none([item.headers for item in items], b""),
-            priorities=_or_none([item.priority for item in items], PRIORITY_DEFAULT),
-            delays_ms=_or_none([item.delay_ms for item in items], 0),
-            ttls_ms=_or_none([item.ttl_ms for item in items], 0),
-            dedup_ids=_or_none([item.dedup_id for item in items], b""),
-        )
+        if self._extras is None:
+            return Publication(self._bodies)
+        columns = zip(*self._extras, strict=True)
+        return Publication(self._bodies, *map(_unless_all, columns, PLAIN))
 
     def done(self, confirmed: Confirmed | None, error: FifoError | None) -> None:
         """Each waiter gets its own confirm, or the error."""
-        stored = confirmed.total if confirmed is not None else 0
-        for index, item in enumerate(self._items):
-            if item.future.done():
-                continue
-            if index < stored and confirmed is not None:
-                item.future.set_result(confirmed.confirm(index))
-            elif error is not None:
-                item.future.set_exception(error if len(self._items) == 1 else again(error))
+        futures, stored = self._futures, 0
+        if confirmed is not None:
+            stored = confirmed.total
+            for future, confirm in zip(futures, confirmed.each(), strict=False):
+                if not future.done():
+                    future.set_result(confirm)
+        if error is None:
+            return
+        for future in futures[stored:]:
+            if not future.done():
+                future.set_exception(error if len(futures) == 1 else again(error))
 
     def abandoned(self) -> bool:
         """Whether all who waited have gone."""
-        return all(item.future.done() for item in self._items)
-
-
-_PLAIN = (b"", b"", PRIORITY_DEFAULT, 0, 0, b"")
+        return all(future.done() for future in self._futures)
 
 
 class Many:
@@ -185,36 +207,47 @@ class Publisher:
     # One message.
 
     async def publish(
-        self, producer: int, queue: str, item: Item, timeout: Duration | None
+        self,
+        producer: int,
+        queue: str,
+        body: bytes,
+        extras: Extras,
+        number: int | None,
+        timeout: Duration | None,
     ) -> Confirm:
         """Publish one message; its confirm. Raises what the node says, ConnectionLost, Timeout."""
         session = self.session
         session.check()
+        loop = session.loop
         seconds = session.options.timeout if timeout is None else session.patience(timeout)
-        deadline = session.loop.time() + seconds
+        deadline = loop.time() + seconds
         if self._is_full():
             await self._wait_for_room(queue, deadline, seconds)
-        singles = self._gather(producer, queue, item, deadline)
-        self._deadlines.add(item.future, deadline)
-        result = await item.future
+        future: asyncio.Future[Any] = loop.create_future()
+        singles = self._gathered(producer, queue, body, extras, number)
+        singles.add(body, extras, future, deadline)
+        self._bytes += len(body)
+        self._deadlines.add(future, deadline)
+        result = await future
         if result is EXPIRED:
             raise self._expired(queue, seconds, singles.tries)
         assert isinstance(result, Confirm)
         return result
 
-    def _gather(self, producer: int, queue: str, item: Item, deadline: float) -> Singles:
+    def _gathered(
+        self, producer: int, queue: str, body: bytes, extras: Extras, number: int | None
+    ) -> Singles:
+        """The frame of this turn that takes the message."""
         at = producer, queue
         singles = self._gathering.get(at)
-        if singles is not None and not singles.takes(item):
+        if singles is not None:
+            if singles.takes(body, extras, number):
+                return singles
             self._flush(at)
-            singles = None
-        if singles is None:
-            singles = self._gathering[at] = Singles()
-            if not self._flushes:
-                self._flushes = True
-                self.session.loop.call_soon(self._flush_all)
-        singles.add(item, deadline)
-        self._bytes += len(item.body)
+        singles = self._gathering[at] = Singles(number)
+        if not self._flushes:
+            self._flushes = True
+            self.session.loop.call_soon(self._flush_all)
         return singles
 
     def _flush_all(self) -> None:
@@ -351,7 +384,8 @@ class Publisher:
         """Free the room of a frame that was answered or abandoned, for waiting publishers."""
         self._bytes -= work.bytes_held
         self._frames -= 1
-        self._wake()
+        if self._room:
+            self._wake()
 
     def _wake(self) -> None:
         while self._room and not self._is_full():
@@ -495,29 +529,32 @@ class Batch:
         return stop, size
 
 
-def item(
-    body: object,
+def extras_of(
     *,
-    key: object,
+    key: str | bytes | None,
     headers: Mapping[str, str] | None,
     priority: int,
     delay: Duration | None,
     ttl: Duration | None,
-    dedup_id: object,
-    number: int | None,
-    future: asyncio.Future[Any],
-) -> Item:
-    """Check a message and convert it for the wire."""
-    return Item(
-        body if type(body) is bytes and len(body) <= wire.BODY_BYTES_MAX else checks.body(body),
-        checks.key(key) if key is not None else b"",
+    dedup_id: str | bytes | None,
+) -> Extras:
+    """Check what a message has beside its body, and convert it for the wire."""
+    if (
+        key is None
+        and not headers
+        and priority == PRIORITY_DEFAULT
+        and delay is None
+        and ttl is None
+        and dedup_id is None
+    ):
+        return PLAIN
+    return Extras(
+        b"" if key is None else checks.key(key),
         checks.headers(headers) if headers else b"",
-        checks.priority(priority) if priority != PRIORITY_DEFAULT else PRIORITY_DEFAULT,
-        0 if delay is None else _ms(delay, "delay"),
-        0 if ttl is None else _ms(ttl, "ttl", 1),
+        checks.priority(priority),
+        _ms(delay, "delay"),
+        _ms(ttl, "ttl", 1),
         b"" if dedup_id is None else checks.dedup_id(dedup_id),
-        None if number is None else checks.integer(number, "number", 1, 2**63 - 1),
-        future,
     )
 
 
@@ -559,7 +596,7 @@ def _part(column: list[Any] | None, start: int, stop: int) -> list[Any] | None:
     return None if column is None else column[start:stop]
 
 
-def _or_none(values: list[Any], default: object) -> list[Any] | None:
+def _unless_all(values: Sequence[Any], default: object) -> Sequence[Any] | None:
     return values if any(value != default for value in values) else None
 
 

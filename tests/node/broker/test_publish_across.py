@@ -143,7 +143,7 @@ async def test_what_takes_long_to_apply_goes_queue_by_queue_and_in_turns(
 async def test_columns_that_cannot_be_refuse_the_whole_frame(tmp_path: Path) -> None:
     async with running(tmp_path, count=1) as cluster:
         client = await connected((await cluster.leader()).me.client)
-        part = columns.Part(5, 0, 1, 0, _one())
+        part = (5, 0, 1, 0, _one())
         count, listed, raw = columns.pack_parts([part, part])
         whole = [bytes(piece) for piece in raw]
         for queues, cut, text in (
