@@ -334,6 +334,14 @@ class ReadSide:
             locks.oldest_checkout_ms(consumer),
         )
 
+    def is_drained(self, number: int) -> bool:
+        """Whether no message is ready in the consumer's queue, so that no ack lets one be handed
+        out; not for a durable consumer, nor without such a consumer."""
+        consumer = self.state.consumer(number)
+        if consumer is None or consumer.durable:
+            return False
+        return not self.state.queues[consumer.queue].ready
+
     def max_lock_ms(self, consumer: int) -> int:
         """The longest total lock of the consumer, renewals included; 0 without such a consumer."""
         found = self.state.consumer(consumer)

@@ -1,10 +1,11 @@
 """Commands gathered into as few Raft entries as possible.
 
 Owns the policy (decisions.md, "The batching policy"): flush at once when no entry is in flight;
-otherwise when an entry commits, when 2 ms have passed, or when 1 MiB has gathered. Commands are
-packed as they arrive, so that the size of an entry is exact, and their weights are added up, so
-that no entry takes long to apply. Must not know connections, Raft or what a command means: a caller
-passes its weight and an opaque context, and the context comes back with the batch.
+otherwise when an entry commits, when 2 ms have passed, or when 1 MiB has gathered. A batch of
+nothing but patient commands leaves only for the last two reasons. Commands are packed as they
+arrive, so that the size of an entry is exact, and their weights are added up, so that no entry
+takes long to apply. Must not know connections, Raft or what a command means: a caller passes its
+weight and an opaque context, and the context comes back with the batch.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Batch(Generic[C]):
     weight: int = 0
     version: int = 0
     """The highest machine version that one of the commands needs, above the one in use."""
+    patient: bool = True
+    """Whether each of the commands may wait for company."""
 
     def parts(self, *, version: int, stamp_ms: int, wall_ms: int) -> list[Buffer]:
         """Return the entry as parts for a single join; `version`: the one in use."""
@@ -61,12 +64,14 @@ class Batcher(Generic[C]):
         *,
         weight: int,
         version: int = 0,
+        patient: bool = False,
     ) -> None:
         """Gather one command with its raw part.
 
         `build` returns the command's plain form, given the offset of `raw` in the entry's area.
         `weight`: microseconds that applying the command may take; `version`: the machine version
-        that it needs, where that is not in use yet.
+        that it needs, where that is not in use yet; `patient`: it may wait for company though no
+        entry is in flight.
         """
         raw_bytes = len(raw)
         batch = self._open
@@ -91,7 +96,14 @@ class Batcher(Generic[C]):
         batch.weight += weight
         if version > batch.version:
             batch.version = version
+        if not patient:
+            batch.patient = False
         self.gathered_bytes += size
+
+    @property
+    def patient(self) -> bool:
+        """Whether every gathered command may wait for company."""
+        return not self._full and (self._open is None or self._open.patient)
 
     def due(self, now: float, *, in_flight: int) -> bool:
         """Whether a batch should go out now; `in_flight`: entries without an outcome."""
@@ -100,7 +112,7 @@ class Batcher(Generic[C]):
         if self._open is None:
             return False
         return (
-            in_flight == 0
+            (in_flight == 0 and not self._open.patient)
             or now - self._open.opened_at >= limits.GATHER_SECONDS
             or self._open.size_bytes >= limits.GATHER_BYTES
             or self._open.weight >= limits.GATHER_MICROSECONDS_MAX

@@ -107,15 +107,17 @@ class Proposals:
         weight: int,
         raw: Buffer = b"",
         version: int = 0,
+        patient: bool = False,
     ) -> None:
         """Gather one command with its raw part; see `Batcher.add`. `build` must be valid input."""
-        if not self.batcher.gathered_bytes:
-            if self._in_flight:
-                # The batch leaves when that entry commits; an earlier turn would do nothing.
-                self._turns.within(limits.GATHER_SECONDS)
-            else:
-                self._turns.ask()
-        self.batcher.add(build, waiter, raw, weight=weight, version=version)
+        batcher = self.batcher
+        if not patient and not self._in_flight and batcher.patient:
+            self._turns.ask()
+        elif not batcher.gathered_bytes:
+            # The batch leaves with the next one, or when that entry commits; an earlier turn would
+            # do nothing.
+            self._turns.within(limits.GATHER_SECONDS)
+        batcher.add(build, waiter, raw, weight=weight, version=version, patient=patient)
 
     def propose_command(self, command: Command, waiter: Waiter | None) -> None:
         """Gather one command without a raw part."""
@@ -130,7 +132,10 @@ class Proposals:
         batcher, now = self.batcher, self._now()
         while (
             batcher.gathered_bytes
-            and (committed or batcher.due(now, in_flight=len(self._in_flight)))
+            and (
+                (committed and not batcher.patient)
+                or batcher.due(now, in_flight=len(self._in_flight))
+            )
             and self._room
         ):
             committed = False

@@ -215,9 +215,17 @@ class Consuming:
             assert isinstance(reply, replies.Receipt)
             connection.send(Receipt(reply.consumer, reply.ranges), correlation)
 
-        moves = placed if raw else None
+        # Nothing can be handed out for an ack where no message waits: it may share an entry.
+        patient = message.verb == Verb.ACK and self._machine.is_drained(message.consumer)
         self._proposer.ask(
-            connection, frame, placed(0), answer, checked=True, raw=raw, placed=moves
+            connection,
+            frame,
+            placed(0),
+            answer,
+            checked=True,
+            raw=raw,
+            placed=placed if raw else None,
+            patient=patient,
         )
 
     def _may_not_settle(self, rights: Rights | None, consumer: int) -> str | None:

@@ -125,6 +125,7 @@ class Proposer:
         decided: Callable[[], None] | None = None,
         continues: bool = False,
         version: int = 0,
+        patient: bool = False,
     ) -> bool:
         """Check a command, propose it, and answer from its reply; False if it was refused.
 
@@ -133,7 +134,8 @@ class Proposer:
         fields of the frame are bounded as those of the command are. `decided` is called when the
         command is applied, refused, or known not to be applied, before the answer. `continues`:
         it is not the first command of its request, which the audit log has already. `version`: the
-        machine version that the command needs, where that is not in use yet.
+        machine version that the command needs, where that is not in use yet. `patient`: see
+        `Batcher.add`.
         """
         plain = to_list(command)
         try:
@@ -164,7 +166,9 @@ class Proposer:
         waiter = Waiter(replied, lost=lost, late=late)
         weight = self._proposals.weigh(plain)
         if placed is None:
-            self._proposals.propose(lambda _: plain, waiter, weight=weight, version=version)
+            self._proposals.propose(
+                lambda _: plain, waiter, weight=weight, version=version, patient=patient
+            )
         else:
             self._proposals.propose(lambda at: to_list(placed(at)), waiter, weight=weight, raw=raw)
         return True

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from node.broker import views
+from node.broker.batcher import Batcher
 from node.broker.bodiless import Bodiless
 from node.broker.connections.admission import Admission
 from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns, Share
 from node.broker.connections.output import Output
 from node.broker.effects import Effects
+from node.broker.proposals import Proposals
 from node.broker.reads import Reads
 from node.broker.requests import publishing
 from node.broker.requests.publishing_across import PublishingAcross
@@ -27,11 +29,13 @@ from node.server import Node
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
+from tests.node.broker import test_batcher as batcher
 from tests.node.broker import test_bodiless as bodiless
 from tests.node.broker import test_fair_turns as turns
 from tests.node.broker import test_leader_renewals as leader_renewals
 from tests.node.broker import test_listings as listings
 from tests.node.broker import test_output as output
+from tests.node.broker import test_proposals as proposals
 from tests.node.broker import test_publish_across as across
 from tests.node.broker import test_sessions as sessions
 from tests.sim import test_reads as reads
@@ -66,6 +70,22 @@ def _at_node(work: Callable[..., Coroutine[Any, Any, None]]) -> Hunt:
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
+    "acks alone leave at once": (
+        edited(Batcher, "due", "in_flight == 0 and not self._open.patient", "in_flight == 0"),
+        _sync(batcher.test_patient_commands_alone_wait_two_milliseconds_with_nothing_on_its_way),
+    ),
+    "a command that is waited for waits with the acks before it": (
+        edited(Batcher, "add", "if not patient:", "if not patient and len(batch.packed) == 1:"),
+        _sync(batcher.test_a_command_that_is_waited_for_takes_the_patient_ones_along),
+    ),
+    "no turn comes for a command behind acks": (
+        edited(Proposals, "propose", "batcher.patient:", "not batcher.gathered_bytes:"),
+        _sync(proposals.test_a_patient_command_leaves_with_the_next_that_is_waited_for),
+    ),
+    "a commit sends acks alone": (
+        edited(Proposals, "flush", "committed and not batcher.patient", "committed"),
+        _sync(proposals.test_a_commit_sends_no_patient_command_after_it),
+    ),
     "a share of a client has no end": (
         edited(Share, "spend", "self.items >= self._items or now >= self._until", "False"),
         _test(turns.test_one_client_gets_its_share_and_then_what_a_turn_has_room_for),

@@ -17,6 +17,8 @@ def add(
     raw: bytes = b"",
     weight: int = 0,
     offsets: list[int] | None = None,
+    *,
+    patient: bool = False,
 ) -> None:
     """Gather a command, and note the offset that it is built for."""
 
@@ -25,7 +27,7 @@ def add(
             offsets.append(at)
         return plain
 
-    batcher.add(build, context, raw, weight=weight)
+    batcher.add(build, context, raw, weight=weight, patient=patient)
 
 
 def gathered(*raw_sizes: int) -> Batcher[int]:
@@ -50,6 +52,35 @@ def test_a_batch_behind_an_entry_waits_two_milliseconds() -> None:
     assert not batcher.due(0.0019, in_flight=1)
     assert batcher.wait(0.0005) == pytest.approx(0.0015)
     assert batcher.due(0.0021, in_flight=1)
+
+
+def test_patient_commands_alone_wait_two_milliseconds_with_nothing_on_its_way() -> None:
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
+    add(batcher, [15], 0, patient=True)
+    add(batcher, [15], 1, patient=True)
+    assert batcher.patient
+    assert not batcher.due(0.0019, in_flight=0)
+    assert batcher.wait(0.0005) == pytest.approx(0.0015)
+    assert batcher.due(0.0021, in_flight=0)
+
+
+def test_a_command_that_is_waited_for_takes_the_patient_ones_along() -> None:
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
+    add(batcher, [15], 0, patient=True)
+    add(batcher, [15], 1)
+    add(batcher, [15], 2, patient=True)
+    assert not batcher.patient
+    assert batcher.due(0.0, in_flight=0)
+    assert taken(batcher).contexts == [0, 1, 2]
+    assert batcher.patient, "the next batch begins without a reason to hurry"
+
+
+def test_a_full_batch_of_patient_commands_leaves_at_once() -> None:
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
+    for number in range(limits.GATHER_COMMANDS_MAX + 1):
+        add(batcher, [2], number, patient=True)
+    assert batcher.due(0.0, in_flight=0)
+    assert not batcher.patient
 
 
 def test_nothing_gathered_is_never_due_and_waits_for_nothing() -> None:

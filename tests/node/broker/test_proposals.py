@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from fifo.machine.commands import Lead, PauseQueue
+from fifo.machine.contract import to_list
 from fifo.machine.replies import Done
 from fifo.wire import Buffer
 from node.broker import entry, limits
@@ -68,13 +69,14 @@ class Scene:
             upgrade=cast("Upgrade", SimpleNamespace(used=1)),
         )
 
-    def propose(self, name: str) -> None:
+    def propose(self, name: str, *, patient: bool = False) -> None:
         """Propose a command, with a waiter for its reply."""
         waiter = Waiter(
             lambda _: self.told.append(f"{name} answered"),
             lost=lambda outcome: self.told.append(f"{name} {outcome.value}"),
         )
-        self.proposals.propose_command(PauseQueue(name), waiter)
+        plain = to_list(PauseQueue(name))
+        self.proposals.propose(lambda _: plain, waiter, weight=0, patient=patient)
 
     def end(self, at: int, outcome: Outcome, index: int = 9) -> None:
         """The outcome of an entry, after its application where it has one."""
@@ -91,6 +93,11 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Scene:
+    return behind_an_entry()
+
+
+def behind_an_entry() -> Scene:
+    """A scene whose command `a` is on its way."""
     made = Scene()
     made.propose("a")
     made.proposals.flush()
@@ -121,6 +128,40 @@ def test_commands_gathered_behind_an_entry_leave_together_when_it_commits(scene:
     scene.end(1, Outcome.COMMITTED, 10)
     # In company a turn is worth nothing before that commit, or before the wait is over.
     assert scene.told == ["turn within 0.002", "a answered", "b answered", "c answered"]
+
+
+def test_a_patient_command_leaves_with_the_next_that_is_waited_for() -> None:
+    scene = Scene()
+    scene.propose("ack", patient=True)
+    scene.proposals.flush()
+    assert not scene.log.entries
+    scene.propose("publish")
+    scene.propose("more")
+    scene.proposals.flush()
+    assert scene.told == ["turn within 0.002", "turn"]
+    (payload, _), *others = scene.log.entries
+    assert len(entry.unpack(memoryview(payload)).commands) == 3
+    assert not others
+
+
+def test_a_patient_command_leaves_alone_when_its_wait_is_over() -> None:
+    scene = Scene()
+    scene.propose("ack", patient=True)
+    assert scene.proposals.wait() == pytest.approx(limits.GATHER_SECONDS)
+    scene.now += limits.GATHER_SECONDS
+    scene.proposals.flush()
+    assert len(scene.log.entries) == 1
+
+
+def test_a_commit_sends_no_patient_command_after_it() -> None:
+    scene = behind_an_entry()
+    scene.propose("ack", patient=True)
+    scene.end(0, Outcome.COMMITTED)
+    assert len(scene.log.entries) == 1
+    scene.propose("publish")
+    assert scene.told == ["turn within 0.002", "a answered", "turn"]
+    scene.proposals.flush()
+    assert len(scene.log.entries) == 2
 
 
 def test_a_command_with_bodies_asks_for_a_turn_at_once_as_any_other_does() -> None:
