@@ -90,6 +90,14 @@ async def test_a_dead_cluster_is_reported_in_bounded_time_with_the_addresses_tri
     assert isinstance(caught.value, ConnectionError)
 
 
+async def test_a_host_that_is_not_found_is_named_without_a_number() -> None:
+    url = "fifo://no-such-host.invalid:7101"
+    words = r"invalid:7101 \(the host is not found: \w"
+    with pytest.raises(fifo.ConnectionLost, match=words) as caught:
+        await fifo.connect(url, connect_timeout=3)
+    assert "Errno" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [

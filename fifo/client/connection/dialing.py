@@ -10,6 +10,7 @@ its own loop. Must not know what is done with the connection.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -297,6 +298,8 @@ def words(error: Exception) -> str:
     """Why a node could not be reached, short enough for a list of nodes."""
     if isinstance(error, ConnectionRefusedError):
         return "refused"
+    if isinstance(error, socket.gaierror):
+        return f"the host is not found: {error.strerror}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verification failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
