@@ -83,8 +83,8 @@ def deliver(
     They go to its own session, or for a durable consumer to the `session` that asked; with `room`
     up to the message whose body makes it so many bytes; with `key_runs` several of a key.
     """
-    if not queue.ready:
-        return 0
+    if queue.ready == queue.in_line.count and not key_runs:
+        return 0  # all that is ready waits for its key
     if key_runs:
         step.checkouts -= ordering.call_for(queue, consumer.number, step.checkouts // 2)
     state = step.state
@@ -102,7 +102,8 @@ def deliver(
         if queue.records.index and _handed_out(step, queue, position):
             step.checkouts -= limits.HAND_OUT_COST - 1
         elif queue.spec.ordering == "key":
-            step.checkouts -= limits.RECORD_COST - 1
+            alone = queue.blocks[position >> BLOCK_BITS].key_hashes is None
+            step.checkouts -= (limits.RECORD_COST - 1) * (1 if alone else piece)
         if position != end:
             if count:
                 runs += runs_of(queue, start, end - start)
@@ -162,7 +163,12 @@ def take_next(
     # Positions ascend in the order of delivery, so the next message is the lower one of two fronts:
     # fresh ones go in stretches, returned ones one by one, as each has a record of its own. The
     # loop ends: every round takes a message from its place, and pays for those it does not give.
+    in_turn = kind == "key" and not key_runs and room is None
     while step.checkouts > 0:
+        if in_turn:
+            taken = _take_in_turn(step, queue, consumer, most)
+            if taken is not None or step.checkouts <= 0:
+                return taken
         bound = _bound(queue, consumer) if kind == "single_active" else NEVER_MS
         fresh = ready.fresh_front(queue)
         back = None
@@ -200,6 +206,54 @@ def take_next(
     return None
 
 
+def _take_in_turn(
+    step: Step, queue: Queue, consumer: Consumer, most: int
+) -> tuple[int, int] | None:
+    """Where keys order: the first stretch of messages whose keys are free, or reserved for them;
+    those before it whose keys are busy wait for them from now on.
+
+    What comes of it is what the same messages one by one come to. None where the first one has to
+    be looked at alone.
+    """
+    while step.checkouts > 0:
+        affordable = -(-step.checkouts // limits.RECORD_COST)
+        fresh = ready.fresh_front(queue)
+        back = None
+        if queue.returned.count or queue.avoided:
+            back = ready.returned_front(queue, consumer.number)
+        if back is not None and (fresh is None or back < fresh[0]):
+            if queue.records.index:
+                return None
+            count = _living(step, queue, back, queue.returned.run_length(back))
+            count = ordering.reserved(queue, back, min(count, most, affordable))
+            queue.returned.remove_range(back, back + count)
+            queue.ready -= count
+            return (back, count) if count else None
+        if fresh is None:
+            return None
+        position, count = fresh
+        count = min(_living(step, queue, position, count), affordable)
+        free = ordering.take_keys(queue, position, min(count, most))
+        if free:
+            ready.take_fresh(queue, position, free)
+            return position, free
+        waits = ordering.wait_for_keys(queue, position, count)
+        if not waits:
+            return None
+        ready.take_fresh(queue, position, waits)
+        step.checkouts -= limits.RECORD_COST * waits
+    return None
+
+
+def _living(step: Step, queue: Queue, position: int, count: int) -> int:
+    """The number of the first of `count` messages of a block that have not expired; 0 where that
+    has no keys."""
+    block = queue.blocks[position >> BLOCK_BITS]
+    if block.key_hashes is None:
+        return 0
+    return _unexpired(step, block, position & ready.BLOCK_MASK, count)
+
+
 def _bound(queue: Queue, consumer: Consumer) -> int:
     """The position from which on a single-active queue hands nothing out, for its order's sake."""
     bound: int = queue.blocking.first() if queue.blocking else NEVER_MS
@@ -211,9 +265,12 @@ def _stretch(step: Step, block: Block, offset: int, count: int, kind: str) -> in
     """The number of `count` fresh messages to treat alike: none has expired nor has a key."""
     if kind == "key" and block.key_hashes is not None:
         return 1
-    if block.expires is not None:
-        if block.expires[offset] <= step.now:
-            return 1
+    return max(_unexpired(step, block, offset, count), 1)
+
+
+def _unexpired(step: Step, block: Block, offset: int, count: int) -> int:
+    """The number of the first of `count` messages that have not expired."""
+    if block.expires is not None and count:
         expires = block.expires[offset : offset + count]
         if min(expires) <= step.now:
             for living, ends_ms in enumerate(expires):

@@ -83,6 +83,10 @@ ACK_UPTO_MESSAGES: Final = STEP_MESSAGES // RECORD_COST
 """Tokens of one durable ack. Each may pass its key on, and none can be left for later: the receipt
 covers all of them."""
 
+KEY_HASHES: Final = 1 << 14
+"""Keys whose hashes are remembered, those used last: a look takes a ninth of a hash, and programs
+name the same keys again. A few megabytes; 16 MiB where all keys are as long as they may be."""
+
 BLOCK_BITS: Final = 10
 BLOCK_MESSAGES: Final = 1 << BLOCK_BITS
 """Messages per block of columns: large enough that a block's own cost vanishes per message, small

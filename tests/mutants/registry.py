@@ -10,6 +10,7 @@ from tests.client.model import mutants as promises
 from tests.jepsen import mutant_plans as processes
 from tests.jepsen.score import mutants as checkers
 from tests.machine import mutants_of_costs as costs
+from tests.machine import mutants_of_keys as keys
 from tests.machine import mutants_of_messages as messages
 from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Mutant
@@ -33,6 +34,7 @@ from tests.upgrade import mutants as upgrade
 MUTANTS: tuple[Mutant, ...] = (
     *machine.MUTANTS,
     *costs.MUTANTS,
+    *keys.MUTANTS,
     *messages.MUTANTS,
     *cluster.MUTANTS,
     *raft.MUTANTS,

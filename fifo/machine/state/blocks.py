@@ -9,9 +9,11 @@ A block that a frozen view may hold is copied before it is appended to (see `rec
 import sys
 from array import array
 from bisect import bisect_right
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
+from fifo.machine import limits
 from fifo.machine.effects import BlobColumn, Run
 from fifo.machine.limits import BLOCK_MESSAGES
 from fifo.machine.record import value
@@ -306,6 +308,7 @@ def _blob_column(
     return BlobColumn(blob_at, wanted, total)
 
 
+@lru_cache(limits.KEY_HASHES)
 def key_hash(key: bytes) -> int:
     """The hash by which a key-ordered queue orders a key, the same in all queues; never 0."""
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1

@@ -8,13 +8,16 @@ for it, and then alone. `busy_keys` has one of each key, `runs` the others, whic
 that asks for runs gets. While it may get more of a run it is the key's runner.
 """
 
+from array import array
 from itertools import islice
 
 from fifo.machine import limits
-from fifo.machine.limits import BLOCK_BITS
+from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.state import ready
 from fifo.machine.state.records import Queue, Step
 from fifo.machine.types import NEVER_MS
+
+_NONE = array("Q")
 
 
 def key_of(queue: Queue, position: int) -> int:
@@ -53,6 +56,54 @@ def take_key(queue: Queue, position: int, runner: int = 0) -> bool:
     return True
 
 
+def take_keys(queue: Queue, position: int, count: int) -> int:
+    """Before fresh messages of one block are handed out: the number of the first of them whose keys
+    are free, which become busy with them; what `take_key` of each comes to."""
+    keys: dict[int, int] = {}
+    busy, end = queue.busy_keys.index, position
+    for key in _hashes_from(queue, position, count):
+        if key:
+            if key in busy or key in keys:
+                break
+            keys[key] = end
+        end += 1
+    queue.busy_keys.put_new(list(keys), list(keys.values()))
+    return end - position
+
+
+def wait_for_keys(queue: Queue, position: int, count: int) -> int:
+    """Of fresh messages of one block the first ones, whose keys are busy with messages before them,
+    wait for those; their number. The caller takes them from their places."""
+    holder_of, waiting, end = queue.busy_keys.get, queue.waiting, position
+    for key in _hashes_from(queue, position, count):
+        if holder_of(key, end) >= end:
+            break
+        queue.own(waiting, key).add(end)
+        end += 1
+    queue.in_line.add_range(position, end)
+    queue.ready += end - position
+    return end - position
+
+
+def reserved(queue: Queue, position: int, count: int) -> int:
+    """The number of the first of these ready messages of one block whose keys are reserved for
+    them, so that `take_key` of each would change nothing."""
+    holder_of, end = queue.busy_keys.get, position
+    for key in _hashes_from(queue, position, count):
+        if key and holder_of(key) != end:
+            break
+        end += 1
+    return end - position
+
+
+def _hashes_from(queue: Queue, position: int, count: int) -> "array[int]":
+    hashes = queue.blocks[position >> BLOCK_BITS].key_hashes
+    if hashes is None or not count:
+        return _NONE
+    offset = position & ready.BLOCK_MASK
+    return hashes[offset : offset + count]
+
+
 def _follows(queue: Queue, key: int, position: int, runner: int) -> bool:
     """Whether the message is the next one of a run that this consumer has."""
     if queue.runners.get(key) != runner:
@@ -73,7 +124,7 @@ def _first_of(queue: Queue, key: int) -> int:
     waiting = queue.own(queue.waiting, key)
     following = waiting.pop_first()
     queue.in_line.discard(following)
-    if not waiting:
+    if not waiting.count:
         del queue.waiting[key]
     return following
 
@@ -125,6 +176,44 @@ def finished(step: Step, queue: Queue, position: int) -> None:
     else:
         del queue.busy_keys[key]
     step.touched[queue.number] = queue
+
+
+def all_finished(step: Step, queue: Queue, first: int, count: int) -> None:
+    """`finished` of `count` messages from `first` on."""
+    if queue.runs.index or queue.runners.index:
+        for position in range(first, first + count):
+            finished(step, queue, position)
+        return
+    called: list[int] = []
+    while count:
+        piece = min(count, BLOCK_MESSAGES - (first & ready.BLOCK_MASK))
+        called += _pass_on(queue, first, piece)
+        first += piece
+        count -= piece
+    queue.in_line.remove_all(called)
+    queue.returned.extend(called)
+    step.touched[queue.number] = queue
+
+
+def _pass_on(queue: Queue, first: int, count: int) -> list[int]:
+    """The keys that these messages of one block have go to the next ones that wait for them; those,
+    which are in no place yet."""
+    busy, waiting, generation = queue.busy_keys, queue.waiting, queue.generation
+    called: list[int] = []
+    for position, key in enumerate(_hashes_from(queue, first, count), first):
+        if busy.get(key) != position:
+            continue
+        behind = waiting.get(key)
+        if behind is None:
+            del busy[key]
+            continue
+        if behind.generation != generation:
+            behind = queue.own(waiting, key)
+        following = busy[key] = behind.pop_first()
+        if not behind.count:
+            del waiting[key]
+        called.append(following)
+    return called
 
 
 def _leaves_others(queue: Queue, key: int, position: int) -> bool:

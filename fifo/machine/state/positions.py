@@ -84,9 +84,12 @@ class Positions:
             self.count += 1
 
     def extend(self, positions: Iterable[int]) -> None:
-        """Put several in."""
-        for position in positions:
-            self.add(position)
+        """Put several in; neighbours that follow each other at once."""
+        for first, end in _neighbours(positions):
+            if end - first == 1:
+                self.add(first)
+            else:
+                self.add_range(first, end)
 
     def add_range(self, first: int, end: int) -> None:
         """Put all of [first, end) in."""
@@ -100,6 +103,20 @@ class Positions:
             after = bits | ((1 << count) - 1) << offset
             self._bits[block] = after
             self.count += after.bit_count() - bits.bit_count()
+            first += count
+
+    def remove_all(self, positions: Iterable[int]) -> None:
+        """Take several out, all of which are there; neighbours that follow each other at once."""
+        for first, end in _neighbours(positions):
+            self.remove_range(first, end)
+
+    def remove_range(self, first: int, end: int) -> None:
+        """Take all of [first, end) out, which are there."""
+        while first < end:
+            block, offset = first >> BLOCK_BITS, first & _MASK
+            count = min(BLOCK_MESSAGES - offset, end - first)
+            self.count -= count
+            self._put(block, self._bits[block] ^ ((1 << count) - 1) << offset)
             first += count
 
     def discard(self, position: int) -> bool:
@@ -116,9 +133,12 @@ class Positions:
         """Take out the lowest; there must be one."""
         block = self._order[0]
         bits = self._bits[block]
-        lowest = bits & -bits
         self.count -= 1
-        self._put(block, bits ^ lowest)
+        if bits.bit_count() == 1:  # as where keys order: what waits for one lies far apart
+            del self._bits[block], self._order[0]
+            return (block << BLOCK_BITS) + bits.bit_length() - 1
+        lowest = bits & -bits
+        self._bits[block] = bits ^ lowest
         return (block << BLOCK_BITS) + lowest.bit_length() - 1
 
     def clear(self) -> None:
@@ -144,6 +164,10 @@ class Positions:
             self._bits[block] = bits
         else:
             del self._bits[block], self._order[bisect_left(self._order, block)]
+
+    def run_length(self, position: int) -> int:
+        """The length of the run of the set that begins at `position`, within its block."""
+        return _ones(self._bits.get(position >> BLOCK_BITS, 0) >> (position & _MASK))
 
     def first_from(self, low: int, end: int) -> int:
         """The lowest in [low, end), which lie in one block; `end` where there is none."""
@@ -191,6 +215,19 @@ class Positions:
 
 _EMPTY = Positions()
 """The one view of all empty sets."""
+
+
+def _neighbours(positions: Iterable[int]) -> Iterator[Range]:
+    """The positions as ranges (first, end), in the order in which they come."""
+    first = end = -1
+    for position in positions:
+        if position != end:
+            if end > first:
+                yield first, end
+            first = position
+        end = position + 1
+    if end > first:
+        yield first, end
 
 
 def _places(base: int, bits: int) -> Iterator[int]:

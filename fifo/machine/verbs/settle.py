@@ -176,8 +176,7 @@ def ack(step: Step, queue: Queue, first: int, count: int) -> None:
     queue.locked -= count
     queue.counters["acked"] += count
     if queue.busy_keys.index:
-        for position in range(first, first + count):
-            ordering.finished(step, queue, position)
+        ordering.all_finished(step, queue, first, count)
     ready.remove(queue, first, count)
 
 
