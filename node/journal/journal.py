@@ -214,9 +214,19 @@ class Journal:
         return self._keeper.stamp()
 
     def writing_passport(self, papers: Passport) -> Callable[[], None]:
-        """The work that brings another passport to the disk, for any thread, one at a time;
-        `passport` is to be set once it has ended."""
-        return lambda: passport.write(self._storage, papers)
+        """The work that brings another passport to the disk, in the end in the room of the reserve,
+        for any thread, one at a time; `passport` is to be set once it has ended."""
+
+        def write() -> None:
+            with self._failstop.final():
+                try:
+                    passport.write(self._storage, papers)
+                except OSError as problem:
+                    if not self._reserve.helps(problem):
+                        raise
+                    passport.write(self._storage, papers)
+
+        return write
 
     @property
     def cut_bytes(self) -> int:

@@ -270,6 +270,10 @@ class SimStorage:
         inode.cache = bytearray(content)
         inode.platter = bytearray(content)
 
+    def fill(self, room_bytes: int) -> None:
+        """Something else takes the room of the disk, and leaves this much."""
+        self.capacity_bytes = self._used_bytes() + room_bytes
+
     def rot(self, name: str, content: bytes) -> None:
         """Damages a file under the process that has it open."""
         self._names[name].cache[:] = content

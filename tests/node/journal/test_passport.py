@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from node.journal.errors import JournalFull
+from node.journal.errors import JournalFailed, JournalFull
 from node.journal.journal import Journal
-from node.journal.passport import ID_BYTES, INIT_ORDER, Keeper, read
+from node.journal.passport import ID_BYTES, INIT_ORDER, Keeper, Known, read
 from node.journal.recovery.open import holds_nothing, may_begin
 from node.testing.disk import PowerCut, SimStorage
 from tests.support.journals import CLUSTER, NODE, SMALL
@@ -86,6 +87,24 @@ def test_a_first_start_on_a_full_disk_is_refused_with_a_clear_message() -> None:
     journal = opened(storage, keeper(3))
     assert journal.passport is not None
     assert journal.passport.begun
+
+
+def test_a_passport_is_written_in_the_room_of_the_reserve() -> None:
+    """What a member learns of the others ends no node that has a reserve; then it says why."""
+    storage = SimStorage(capacity_bytes=100_000)
+    journal = Journal.open(
+        storage, cluster_id=CLUSTER, node=NODE, keeper=keeper(4, begins=True),
+        limits=replace(SMALL, reserve_bytes=5_000),
+    )  # fmt: skip
+    papers = journal.passport
+    assert papers is not None
+    storage.fill(0)
+    learned = replace(papers, others={"b": Known(b"b" * 16, 1, b"o" * 16)})
+    journal.writing_passport(learned)()
+    assert read(storage) == learned
+    storage.fill(0)
+    with pytest.raises(JournalFailed, match=r"has stopped: no room left on the disk"):
+        journal.writing_passport(papers)()
 
 
 def test_a_folder_of_a_member_that_recovers_may_not_begin() -> None:
