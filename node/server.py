@@ -293,8 +293,9 @@ class Node:
 
     def _make_upgrade(self) -> upgrade.Upgrade:
         """Go on with what this node remembers of what the members can speak."""
-        port, storage = self._peer_port, self._storage
+        port, storage, raft = self._peer_port, self._storage, self._raft
         assert port is not None, "Raft is open"
+        assert raft is not None, "Raft is open"
         self._notebook = self._env.worker("notebook")
         remembered = upgrade.remembered(notebook.read(storage), self.roster.names)
         port.versions.begin(upgrade.own(), upgrade.SILENT, remembered, self._note)
@@ -303,6 +304,7 @@ class Node:
             lambda: self.roster.names,
             port.versions,
             use_protocol=port.use_protocol,
+            uncounted=raft.uncounted,
             automatic=self.config.upgrade_automatic,
         )
 

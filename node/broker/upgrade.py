@@ -26,6 +26,11 @@ NOTES: Final = "versions"
 SILENT: Final = Said(versions.SILENT_RELEASE, versions.SILENT)
 """A member that says nothing is taken for one of 0.1.0."""
 
+UNCOUNTED: Final = (
+    "{0} does not count: it recovers, or has a journal that the others do not know"
+    " (event=member_not_counted names the fix)"
+)
+
 
 def own() -> Said:
     """Describe this program."""
@@ -51,14 +56,17 @@ class Upgrade:
         peers: PeerVersions,
         *,
         use_protocol: Callable[[int], None],
+        uncounted: Callable[[], Sequence[str]],
         automatic: bool = False,
     ) -> None:
         """`members`: the names of all, as they are now; `use_protocol` has the peer port speak a
-        version; `automatic`: the operator wants each version raised as soon as it can be."""
+        version; `uncounted`: those that the leader does not count; `automatic`: the operator
+        wants each version raised as soon as it can be."""
         self._node = node
         self._members = members
         self._peers = peers
         self._use_protocol = use_protocol
+        self._uncounted = uncounted
         self.automatic = automatic
         self.used = versions.FIRST
         """The version that this node goes by."""
@@ -89,7 +97,9 @@ class Upgrade:
                 return Finding(versions.version(self.used), ())
             return Finding(target, tuple(self._unable(name, newest) for name in self._behind()))
         missing = [name for name in self._others if name not in self._peers.heard]
-        return Finding(target, tuple(self._missing(name) for name in missing))
+        obstacles = [self._missing(name) for name in missing]
+        obstacles += [UNCOUNTED.format(name) for name in self._uncounted() if name not in missing]
+        return Finding(target, tuple(obstacles))
 
     @property
     def knows_older(self) -> bool:

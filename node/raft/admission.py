@@ -610,8 +610,8 @@ ADVICE: Final = {
     Notice.LOST: "it recovers, and needs all other members up for that",
     Notice.BEGAN: "it recovers, and needs all other members up for that",
     Notice.ADMITTED: "it gets everything from the other member",
-    Notice.UNKNOWN: "start that member with --recover while all others are up, if its folder "
-    "is not the newest that it had",
+    Notice.UNKNOWN: "move its files away and start that member with --recover while all others "
+    "are up, if its folder is not the newest that it had",
     Notice.REMOVED: "stop it; its folder is of no use to this cluster any more",
     Notice.TWICE: "stop one of the two; if the other one is a copy, remove its folder",
 }

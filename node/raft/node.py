@@ -549,6 +549,16 @@ class RaftNode:
         }
         return {name: room for name, room in found.items() if room is not None}
 
+    def uncounted(self) -> list[str]:
+        """The other voters whose word does not count with this leader: they recover, or have a
+        journal that is not theirs (raft.md 1.43)."""
+        core = self._core
+        return [
+            node.id
+            for node, progress in core.voters_progress().items()
+            if not progress.counted or core.is_judged_less(node)
+        ]
+
     def status(self) -> RaftStatus:
         """A snapshot for operators and metrics."""
         core = self._core

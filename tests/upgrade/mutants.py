@@ -67,6 +67,10 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         edited(Upgrade, "judged", "if name not in self._peers.heard", "if False"),
         _on_scene(decision.test_a_member_that_is_down_is_named_with_what_it_ran_last),
     ),
+    "the version is raised while a member does not count": (
+        edited(Upgrade, "judged", "in self._uncounted()", "in ()"),
+        _on_scene(decision.test_a_member_that_does_not_count_is_named),
+    ),
     "a member that was never heard is taken for a new one": (
         edited(Upgrade, "of", "self._peers.known.get(name, SILENT)", "self._peers.own"),
         _on_scene(decision.test_a_member_that_was_never_heard_is_named),

@@ -32,8 +32,13 @@ class Scene:
         self.protocols: list[int] = []
         self.peers = PeerVersions()
         self.peers.begin(NEW, SILENT, {}, lambda: None)
+        self.uncounted: list[str] = []
         self.upgrade = Upgrade(
-            "n1", lambda: ("n1", "n2", "n3"), self.peers, use_protocol=self.protocols.append
+            "n1",
+            lambda: ("n1", "n2", "n3"),
+            self.peers,
+            use_protocol=self.protocols.append,
+            uncounted=lambda: self.uncounted,
         )
 
     def heard(self, name: str, said: Said, *, up: bool = True) -> None:
@@ -95,6 +100,14 @@ def test_a_member_that_was_never_heard_is_named(scene: Scene) -> None:
     scene.heard("n2", NEW)
     (obstacle,) = scene.upgrade.judged().obstacles
     assert obstacle == "n3 was never heard: start it with a release from 0.2.0 on"
+
+
+def test_a_member_that_does_not_count_is_named(scene: Scene) -> None:
+    scene.heard("n2", NEW)
+    scene.heard("n3", NEW)
+    scene.uncounted = ["n3"]
+    (obstacle,) = scene.upgrade.judged().obstacles
+    assert obstacle.startswith("n3 does not count: it recovers, or has a journal that the others")
 
 
 def test_there_is_nothing_to_raise_behind_the_newest(scene: Scene) -> None:
