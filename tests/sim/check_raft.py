@@ -72,6 +72,12 @@ class RaftChecks:
         end = min(self._durable_end(host), max(self._entries, default=0))
         self._owed.setdefault(host.name, []).append(end)
 
+    def keeps(self, host: Host, end: int) -> None:
+        """R3: what a node took for durable, up to `end`, is on the disk that it leaves."""
+        found = self._on_disk(host.name, host.incarnation)
+        if found < end:
+            self._world.fail(f"R3: {host.name} took {end} entries for durable, and has {found}")
+
     def lacks(self, host: Host) -> bool:
         """Whether a host has not got back yet what its disk has lost."""
         owed = max(self._owed.get(host.name, ()), default=0)
@@ -262,6 +268,7 @@ class RaftChecks:
         known = self._last.get((name, incarnation))
         if known is None:
             storage = copy.deepcopy(self._world.hosts[name].storage)
+            storage.capacity_bytes = None
             config = self._world.config
             journal = Journal.open(storage, cluster_id=config.cluster_id, node=name)
             known = self._last[(name, incarnation)] = journal.log.last_index

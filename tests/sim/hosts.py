@@ -10,7 +10,8 @@ import contextlib
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
 
 START_AGAIN_SECONDS = 0.5
 """For an operator to read why a process did not start."""
+
+JOURNAL_LIMITS = JournalLimits(segment_bytes=32_768, cache_bytes=4_096)
+"""So small that most bodies come from the disk, and files are dropped and compacted."""
+
+ON_SMALL_DISKS = replace(JOURNAL_LIMITS, preallocation_bytes=1_024, reserve_bytes=1_024)
+"""Where disks get small: a run that writes little needs room for that, and has some in reserve."""
+
+NO_ROOM = "no room"
+"""Said by each error of a full disk."""
 
 
 class SlowDisk:
@@ -70,8 +80,7 @@ class SlowDisk:
 class Host(hosts.Host):
     """A machine of a world, and the node on it if one runs."""
 
-    # So small that most bodies come from the disk, and files are dropped and compacted.
-    journal_limits = JournalLimits(segment_bytes=32_768, cache_bytes=4_096)
+    journal_limits = JOURNAL_LIMITS
 
     def __init__(self, world: World, name: str, config: ClusterConfig | None = None) -> None:
         """`config`: what the file of this machine says, where that is not what all others say."""
@@ -82,9 +91,13 @@ class Host(hosts.Host):
             rate=world.rng.uniform(0.98, 1.02), offset=world.rng.uniform(0.0, 1e5),
         )  # fmt: skip
         self._before = self._config
+        if any(fault.kind == "disk_small" for fault in world.plan.faults):
+            self.journal_limits = ON_SMALL_DISKS
         self.recovers = False
         """Whether its operator starts it with --recover next."""
         self.disk_failed = False
+        self.disk_was_small = False
+        """Whether something has filled the disk under the node that runs."""
         self.sync_seconds = 0.0
         """Mean duration of a sync; on the loop it is instantaneous, and only measured as this."""
         self.read_seconds = 0.0
@@ -96,6 +109,7 @@ class Host(hosts.Host):
         """Start a node on this machine's disk."""
         if self.program is None:
             self.disk_failed = False
+            self.disk_was_small = self.storage.capacity_bytes is not None
             self.read_seconds = 0.0
         super().start()
 
@@ -143,12 +157,15 @@ class Host(hosts.Host):
             return
         if self.world.disks.ended(self, error):
             return
-        if not self.disk_failed:
+        full = self.disk_was_small and NO_ROOM in str(error)
+        if not self.disk_failed and not full:
             raise error
-        self.world.happened("node stopped by its disk")
+        self.world.happened(f"node stopped by its {'full ' if full else ''}disk")
         self.kill()
         if self.world.healed:
             self.start()
+        elif full:
+            self.world.loop.after(START_AGAIN_SECONDS, self.start)
 
     def worker(self, name: str) -> SlowDisk:
         """See `SlowDisk`."""
@@ -193,11 +210,30 @@ class Host(hosts.Host):
 
         self.program.run(ask())
 
+    def kill(self) -> None:
+        """See `hosts.Host`."""
+        with self._judged():
+            super().kill()
+
     def lose_power(self, rng: random.Random) -> None:
         """See `hosts.Host`; its clock begins anew."""
         if self.alive:
-            super().lose_power(rng)
+            with self._judged():
+                super().lose_power(rng)
             self._offset = rng.uniform(0.0, 1e5)
+
+    @contextlib.contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Where something filled the disk, and nothing else is wrong with it: what the node that
+        ends took for durable is there."""
+        raft = None if self.node is None else raft_probe.raft_of(self.node)
+        judged = (
+            raft is not None and self.disk_was_small and self.name not in self.world.disks.frail
+        )
+        end = raft_probe.synced_end(raft) if raft is not None and judged else 0
+        yield
+        if judged:
+            self.world.checks.keeps(self, end)
 
     def lose_power_in_turn(self, operations: int) -> None:
         """Lose power in the middle of some disk operation, a few from now."""

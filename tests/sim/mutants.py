@@ -34,6 +34,7 @@ from node.broker.lock_clock import LockClock
 from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.publishing import Publishing
 from node.broker.requests.renewal import Renewals
+from node.journal.segments import Preallocation
 from node.raft import RaftNode
 from node.raft.core import Core
 from node.testing.disk import SimFile
@@ -313,6 +314,18 @@ def lying(seed: int) -> Plan:
     return Plan(seed, 3, (45, 45), (_QUICK,), max_deliveries=20, faults=faults)
 
 
+def filling(seed: int) -> Plan:
+    """A disk gets full while messages are published and settled, and loses its power later."""
+    name = f"n{seed % 3 + 1}"
+    faults = (
+        Fault(1.5, "disk_small", name),
+        Fault(4.0, "power", name),
+        Fault(4.5, "disk_roomy", name),
+        Fault(5.0, "restart", name),
+    )
+    return Plan(seed, 3, (45, 45), (_QUICK,), max_deliveries=20, faults=faults)
+
+
 SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
     ("lock token not compared on ack", token_not_compared, Search(0, 10, overdue)),
     ("nothing is fsynced", nothing_synced, Search(3, 20)),
@@ -348,6 +361,11 @@ SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
         "what a disk that lies has acknowledged is not remembered",
         core(identity_mutants.ForgetsAcknowledgements),
         Search(2, 10, lying),
+    ),
+    (
+        "what a full disk did not take counts as written",
+        edited(Preallocation, "_write_without", "raise problem", "return"),
+        Search(1, 10, filling),
     ),
     ("a flipped bit is not looked for", core(repair_mutants.ReadsNothing), Search(1, 10, disks)),
     (

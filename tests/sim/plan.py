@@ -156,6 +156,9 @@ DISK_KINDS: dict[str, tuple[int, str]] = {
 }
 """Damage to disks, each where its members' promises stand (`wrong_disks.py`)."""
 
+ROOM_KINDS: dict[str, tuple[int, str]] = {"disk_small": (1, "disk_roomy")}
+"""A disk that is full while the others are not: drawn apart, for it came later."""
+
 
 def is_of_operators(fault: Fault) -> bool:
     """Whether it is a change of the members, or of what is on a disk."""
@@ -207,7 +210,7 @@ def members(seed: int) -> Plan:
 
 def disks(seed: int) -> Plan:
     """A seed's plan in which disks go wrong, one at a time."""
-    return _operated(seed, "disks", DISK_KINDS, (3, 3, 5), (2.0, 3.0))
+    return _with_small_disks(_operated(seed, "disks", DISK_KINDS, (3, 3, 5), (2.0, 3.0)))
 
 
 def operated(seed: int) -> Plan:
@@ -217,7 +220,17 @@ def operated(seed: int) -> Plan:
     plan = replace(draw(seed), lasting=())
     names = [f"n{place + 1}" for place in range(plan.nodes)]
     more = _faults(rng, names, ["p1"], kinds, paces=(0.7, 1.5))
-    return replace(plan, faults=_sorted((*plan.faults, *more)))
+    return _with_small_disks(replace(plan, faults=_sorted((*plan.faults, *more))))
+
+
+def _with_small_disks(plan: Plan) -> Plan:
+    """Half of the plans have disks without room for a while, most often one at a time."""
+    rng = random.Random(f"room {plan.seed}")
+    if rng.random() < 0.5:
+        return plan
+    names = [f"n{place + 1}" for place in range(plan.nodes)]
+    small = _faults(rng, names, [], ROOM_KINDS, paces=(0.3, 0.6))
+    return replace(plan, faults=_sorted((*plan.faults, *small)))
 
 
 def _operated(

@@ -113,13 +113,35 @@ def test_a_disk_that_has_lied_loses_power_and_nothing_confirmed_is_lost(seed: in
     assert world.counts["disk went wrong"] == 1
 
 
-DISK_SEEDS = (3_002, 3_004, 3_008, 3_012)
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_a_node_whose_disk_is_full_comes_back_with_room_and_the_others_go_on(node: str) -> None:
+    faults = (Fault(1.5, "disk_small", node), Fault(5.0, "disk_roomy", node))
+    world = world_of(*faults, seed=2)
+    assert world.counts["node stopped by its full disk"] > 1
+    times = [one["time"] for one in world.history if one["f"] == "publish" and one["type"] == "ok"]
+    assert any(2.5 < time < 5.0 for time in times)
+
+
+def test_disks_that_fill_and_get_room_again_in_turn_break_no_promise() -> None:
+    small = (Fault(1.5 + place, "disk_small", f"n{place % 3 + 1}") for place in range(6))
+    roomy = (Fault(3.2 + place, "disk_roomy", f"n{place % 3 + 1}") for place in range(6))
+    faults = sorted((*small, *roomy), key=lambda fault: fault.at)
+    assert world_of(*faults, seed=3).counts["disk small"] == 6
+
+
+DISK_SEEDS = (3_002, 3_004, 3_007, 3_008, 3_012)
 """Of which some draw each of these."""
 
 
 def test_disks_that_go_wrong_amid_faults_break_no_promise() -> None:
     happened = drawn("disks", DISK_SEEDS)
-    for what in ("rot mended", "damaged journal refused", "disk lies", "gave its journal up"):
+    for what in (
+        "rot mended",
+        "damaged journal refused",
+        "disk lies",
+        "gave its journal up",
+        "disk small",
+    ):
         assert happened[what], what
 
 

@@ -362,7 +362,7 @@ class World:
         self.healed = True
         self.network.heal()
         for host in self.hosts.values():
-            host.storage.hook = None
+            host.storage.hook = host.storage.capacity_bytes = None
             host.sync_seconds = 0.0
             if host.program is not None:
                 host.program.resume()

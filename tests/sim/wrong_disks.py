@@ -29,14 +29,20 @@ or are let in empty where the other one is whole."""
 SCRUB_SECONDS = 2.0
 """Until the scrub of a disk with a flipped bit begins, at most: in production it is a day."""
 
-HELPS = frozenset({"restart", "resume", "heal", "fast_disk"})
+HELPS = frozenset({"restart", "resume", "heal", "fast_disk", "disk_roomy"})
 """Faults that make nothing worse."""
 
 ENDS = frozenset(
     {"kill", "kill_leader", "power", "power_leader", "power_in_turn", "power_all"}
-    | {"disk_fails", "disk_full"}
+    | {"disk_fails", "disk_full", "disk_small"}
 )
 """Faults that end a node whose disk must not be read, or lose its cache, just now."""
+
+ROOM_BYTES = (0, 1_000, 4_000, 20_000)
+"""Room that a disk has left as it gets small: from none to that for a few snapshots."""
+
+ROOM = frozenset({"disk_small", "disk_roomy"})
+"""Faults after which a disk has all that it had: they may come to any, at any time."""
 
 LOOK_SECONDS = 0.0005
 """Between two looks at who counts: less than a leader needs to send what a member lacks."""
@@ -70,7 +76,7 @@ class Disks:
 
     def act(self, kind: str, host: Host) -> None:
         """Do what a fault says, where it may be done."""
-        if host.alive and self._quiet(host) is not None:
+        if kind in ROOM or (host.alive and self._quiet(host) is not None):
             getattr(self, kind)(host)
 
     def liars(self) -> list[Host]:
@@ -124,6 +130,7 @@ class Disks:
             raft is not None
             and raft.waits_for() is None
             and host.storage.hook is None
+            and host.storage.capacity_bytes is None
             and (raft.is_leader or raft.leader is not None)
         )
 
@@ -172,6 +179,20 @@ class Disks:
         host.storage.power_loss(self.rng)
         host.storage.lying = False
         self._doubt(host)
+
+    def disk_small(self, host: Host) -> None:
+        """Something else fills the disk, or nearly: what it holds stays, what is written need not
+        fit. Its node goes on, or ends and is started again and again."""
+        self._world.happened("disk small")
+        host.disk_was_small = True
+        host.storage.fill(self.rng.choice(ROOM_BYTES))
+        if self.rng.random() < 0.5:
+            host.kill()
+            host.start()
+
+    def disk_roomy(self, host: Host) -> None:
+        """There is room on the disk again."""
+        host.storage.capacity_bytes = None
 
     def _lose(self, host: Host) -> None:
         """End the node; what it promised stands, though its disk will not have it."""
