@@ -67,7 +67,7 @@ score: setup ## every mutation of good histories, judged by both checkers; write
 soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make soak HOURS=8
 	@$(PY) -m tests.jepsen --hours $(HOURS)
 
-upgrade: setup ## two real releases in one cluster: nodes there, back and there again under load, with faults: eight minutes
+upgrade: setup ## two real releases in one cluster: nodes there, back and there again under load, with faults, disks and members: twenty minutes
 	@$(PY) -m tests.upgrade
 
 members: setup ## members change on real processes under load: every procedure of operating.md, crashes; three minutes

@@ -33,6 +33,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=3, choices=(3, 5), help="of the cluster")
     parser.add_argument("--secured", action="store_true", help="TLS, and a user with a password")
     parser.add_argument("--release", default="", help="an older one that nodes begin with")
+    parser.add_argument("--after", default="", help="faults behind its upgrade, as --faults")
     parser.add_argument("--calm", type=float, default=0.0, help="seconds of load after healing")
     parser.add_argument("--mutants", action="store_true", help="hunt all bugs put back")
     parser.add_argument("--seed", type=int, default=None, help="decides the schedule of faults")
@@ -42,8 +43,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path("jepsen-runs"), help="where runs lie")
     parser.add_argument("--report", type=Path, default=Path("jepsen-report.html"))
     options = parser.parse_args(arguments)
+    options.faults, options.after = (
+        tuple(filter(None, given.split(","))) for given in (options.faults, options.after)
+    )
     known = all_faults()
-    for name in filter(None, [*options.faults.split(","), options.lasting]):
+    for name in (*options.faults, *options.after, *filter(None, [options.lasting])):
         if name not in known:
             parser.error(f"no fault is called {name}; known here: {', '.join(sorted(known))}")
     return options
@@ -67,11 +71,10 @@ def main() -> int:
     if options.mutants:
         return 0 if mutant_plans.score(options.folder.absolute()) else 1
     if options.workload is not None:
-        faults = tuple(filter(None, options.faults.split(",")))
         plan = Plan(
-            options.workload, faults, seed, options.seconds, options.lasting, options.mutant,
-            options.namespaces and namespaces.why_not() is None, options.nodes, options.secured,
-            options.release, options.calm,
+            options.workload, options.faults, seed, options.seconds, options.lasting,
+            options.mutant, options.namespaces and namespaces.why_not() is None, options.nodes,
+            options.secured, options.release, options.after, options.calm,
         )  # fmt: skip
         return _one(plan, options.folder)
     soak = options.hours is not None

@@ -38,11 +38,16 @@ def copy_of(data: Path, to: Path) -> None:
     shutil.copytree(data, to, ignore=shutil.ignore_patterns(*KEPT))
 
 
-def set_back(data: Path, image: Path) -> None:
-    """Give a folder the content of an image, in place: as a disk that is set back."""
+def empty(data: Path) -> None:
+    """Take away what is in a folder, but for what stays."""
     for path in data.iterdir():
         if path.name not in KEPT:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def set_back(data: Path, image: Path) -> None:
+    """Give a folder the content of an image, in place: as a disk that is set back."""
+    empty(data)
     shutil.copytree(image, data, dirs_exist_ok=True)
 
 

@@ -110,17 +110,27 @@ async def errs(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]
 async def wipe(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
     """The files of a member are gone: its operator starts it with --recover, all others are up."""
     node = rng.choice(cluster.names)
-    data = cluster.data[node]
+    await lose(cluster, node)
+    yield [node]
+    await regained(cluster, node)
+    cluster.add("ok", "wiped", "nemesis", node=node)
+
+
+async def lose(cluster: Cluster, node: str) -> None:
+    """Take all files of a member away, and start it with --recover."""
     await cluster.kill(node)
-    for path in data.iterdir():
+    for path in cluster.data[node].iterdir():
         if path.name != "lost+found":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     cluster.start_node(node, "--recover")
-    yield [node]
+
+
+async def regained(cluster: Cluster, node: str) -> None:
+    """Wait until a member that recovers is whole. Raises RunFailed where it does not get there."""
+    marker = cluster.data[node] / "recovering"
     up = await cluster.came_up(node)
-    if not up or not await until(lambda: not (data / "recovering").exists(), LEADER_LIMIT_S):
+    if not up or not await until(lambda: not marker.exists(), LEADER_LIMIT_S):
         raise RunFailed(f"{node} does not recover: {cluster.children[node].last_lines(1)}")
-    cluster.add("ok", "wiped", "nemesis", node=node)
 
 
 @asynccontextmanager

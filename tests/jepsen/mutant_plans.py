@@ -11,10 +11,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.jepsen import rooted
 from tests.jepsen.run import ON_DISKS, Plan, Result, run
 from tests.mutants.hunting import Mutant, seeds
+from tests.upgrade.releases import OLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,15 @@ class Hunt:
 
 
 def _hunt(
-    mutant: str, workload: str, faults: str, rules: str, limit: int, seconds: float = 6.0
+    mutant: str,
+    workload: str,
+    faults: str,
+    rules: str,
+    limit: int,
+    seconds: float = 6.0,
+    **more: Any,
 ) -> Hunt:
-    plan = Plan(workload, tuple(faults.split()), 1, seconds, mutant=mutant)
+    plan = Plan(workload, tuple(faults.split()), 1, seconds, mutant=mutant, **more)
     return Hunt(plan, frozenset(rules.split()), limit)
 
 
@@ -46,6 +54,8 @@ HUNTS = (
     _hunt("due_late", "lock", "", "S8 S9", 2, 12.0),
     _hunt("removed_unanswered", "queue", "replace", "V1", 3, 8.0),
     _hunt("copies_heard", "queue", "clone clone_disk", "S1 V1", 8, 15.0),
+    _hunt("members_change_early", "queue", "swap", "V1", 3, release=OLD),
+    _hunt("images_count", "queue", "swap", "V1 S1", 2, release=OLD, after=("image",)),
     _hunt("no_floors", "long", "kill pause_then_kill", "S4 S9 L", 5, 16.0),
 )
 

@@ -11,9 +11,12 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from node.broker.broker import Broker
+from node.broker.requests import changing_members
 from node.journal.io.storage import OsFile
 from node.peers.transport import TcpTransport
 from node.raft.core import Core
+from node.raft.roll import Roll
+from tests.mutants.switch import edited
 from tests.sim import mutants as simulated
 
 SELDOM_S = 6.0
@@ -62,6 +65,15 @@ def copies_heard() -> Iterator[None]:
         yield
 
 
+def members_change_early() -> AbstractContextManager[object]:
+    """Members change in a cluster of two releases: those of 0.1.0 know of no configuration."""
+    return patch.object(changing_members, "why_none_changes", lambda _version: "")
+
+
+images_count = edited(Roll, "_judge_member", "not known.journal or", "True or")
+"""A journal from before identities counts whenever it comes, not only once."""
+
+
 PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "token_not_compared": simulated.token_not_compared,
     "counts_reset": simulated.counts_reset,
@@ -71,4 +83,6 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "due_late": due_late,
     "removed_unanswered": removed_unanswered,
     "copies_heard": copies_heard,
+    "members_change_early": members_change_early,
+    "images_count": images_count,
 }

@@ -305,10 +305,12 @@ class Program:
         client = await self.connect()
         for queue in queues:
             async with client.consume(queue, prefetch=50, lock=30) as consumer:
-                while not self.over.is_set() and await self._left(client, queue):
+                while not self.over.is_set():
                     message = await consumer.next(timeout=0.3)
                     if message is not None:
                         await handler.handle(message)
+                    elif not await self._left(client, queue):
+                        break
         left = {queue: await self._left(client, queue) for queue in queues}
         for queue in queues:
             for reason, count in drops((await client.queue(queue)).counters):

@@ -37,8 +37,9 @@ PUBLISHED_S = 40.0
 """After healing, until publishers have ended: a call's timeout, and a pause that comes before."""
 
 REDRIVEN_S = 30.0
-DRAIN_S = 60.0
-"""Until the queues are empty (V3): the longest lock with renewals, and redeliveries behind it."""
+DRAIN_S = 120.0
+"""Until the queues are empty (V3): the longest lock with renewals, redeliveries behind it, and what
+consumers on a busy machine have left, one message at a time."""
 
 CONSUMERS_S = 20.0
 FAULT_S = (1.0, 3.0)
@@ -65,6 +66,8 @@ class Plan:
     release: str = ""
     """The older release that all nodes and every other program begin with; in the end the nodes run
     today's, and the upgrade is finished. With the fault `swap` they go there and back."""
+    after: tuple[str, ...] = ()
+    """With a release: faults behind the finish, the first at once, for as long again."""
     calm_s: float = 0.0
     """Seconds that all goes on after healing: whether what is due comes in time (S8, S9) is judged
     where nothing was wrong just before."""
@@ -78,6 +81,7 @@ class Plan:
         more += f" --nodes {self.nodes}" if self.nodes != 3 else ""
         more += " --secured" if self.secured else ""
         more += f" --release {self.release}" if self.release else ""
+        more += f" --after {','.join(self.after)}" if self.after else ""
         more += f" --calm {self.calm_s:g}" if self.calm_s else ""
         return (
             f"python -m tests.jepsen --workload {self.workload} --faults {','.join(self.faults)}"
@@ -107,6 +111,7 @@ class Result:
         plan = self.plan
         begun = sum(1 for one in self.events if one["f"] == "nemesis" and one["type"] == "invoke")
         faults = "+".join(plan.faults) or "calm"
+        faults += f" then {'+'.join(plan.after)}" if plan.after else ""
         where = " in namespaces" if plan.namespaces else ""
         where += f" {plan.nodes} nodes" if plan.nodes != 3 else ""
         where += " TLS" if plan.secured else ""
@@ -156,7 +161,7 @@ def skipped() -> list[str]:
 async def run(plan: Plan, folder: Path) -> Result:
     """Carry out a plan on a cluster of its own. Of a good run only the history stays."""
     shutil.rmtree(folder, ignore_errors=True)
-    disks = bool({*plan.faults, plan.lasting} & ON_DISKS.keys())
+    disks = bool({*plan.faults, *plan.after, plan.lasting} & ON_DISKS.keys())
     began = time.monotonic()
     made = cluster_in(
         folder, plan.seed, disks=disks, namespaces=plan.namespaces,
@@ -224,19 +229,27 @@ def _write(plan: Plan, folder: Path, events: list[Event]) -> None:
 async def _live(plan: Plan, cluster: Cluster) -> None:
     workload = KNOWN[plan.workload]
     faults = all_faults()
-    chosen = [faults[name] for name in plan.faults]
+    chosen, after = ([faults[name] for name in some] for some in (plan.faults, plan.after))
     lasting = faults[plan.lasting] if plan.lasting else None
     if plan.release:
         upgrading.begin_programs(cluster, workload)
-    cluster.tell(slow_links=lasting is not None or any(one.slow_links for one in chosen))
+    slow_links = lasting is not None or any(one.slow_links for one in (*chosen, *after))
+    cluster.tell(slow_links=slow_links)
     await _do(cluster, "d1", "declare", workload.queues, DECLARE_S)
     cluster.start_programs(workload)
     await _ready(cluster, list(cluster.programs))
     await asyncio.sleep(SETTLE_S)
     rng = random.Random(f"faults {plan.seed}")
+    if after:
+        upgrading.keep(cluster, rng)
     await _go_wrong(cluster, rng, chosen, lasting, time.monotonic() + plan.seconds)
     if plan.release:
+        if after:
+            upgrading.keep(cluster, rng)
         await upgrading.finish(cluster)
+        if after:
+            await _go_wrong_by(cluster, rng, after[:1])
+            await _go_wrong(cluster, rng, after, None, time.monotonic() + plan.seconds)
     await _heal(cluster)
     cluster.revive()
     await asyncio.sleep(plan.calm_s)
@@ -261,10 +274,15 @@ async def _go_wrong(
             others = [one for one in chosen if not one.alone and one.name != some[0].name]
             if others and not some[0].alone and rng.random() < 0.4:
                 some.append(rng.choice(others))
-            async with contextlib.AsyncExitStack() as period:
-                for fault in some:
-                    await period.enter_async_context(_told(cluster, rng, fault))
-                await asyncio.sleep(rng.uniform(*FAULT_S))
+            await _go_wrong_by(cluster, rng, some)
+
+
+async def _go_wrong_by(cluster: Cluster, rng: random.Random, some: list[Fault]) -> None:
+    """These faults, beside each other."""
+    async with contextlib.AsyncExitStack() as period:
+        for fault in some:
+            await period.enter_async_context(_told(cluster, rng, fault))
+        await asyncio.sleep(rng.uniform(*FAULT_S))
 
 
 async def _all_up(cluster: Cluster) -> None:

@@ -6,11 +6,11 @@ older release does not have. Disks and clocks of such a node are as they are.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import logging
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +65,10 @@ def described(node: Node) -> dict[str, Any]:
     return {"applied": applied, "hash": machine.digest().hex(), "queues": queues}
 
 
-async def live(folder: Path, name: str) -> None:
+async def live(folder: Path, name: str, *, recover: bool) -> None:
     """Until SIGTERM, or until the node cannot go on."""
     plan = json.loads((folder / "cluster.json").read_text())
-    node = Node(view_of(plan, name), name, http=HttpServer)
+    node = Node(view_of(plan, name), name, http=HttpServer, recover=recover)
     asked = asyncio.Event()
 
     def tell() -> None:
@@ -90,4 +90,9 @@ async def live(folder: Path, name: str) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    asyncio.run(live(Path(sys.argv[1]), sys.argv[2]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--recover", action="store_true")
+    options = parser.parse_args()
+    asyncio.run(live(options.folder, options.name, recover=options.recover))

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from tools import release
 
+OLD = "0.1.0"
+"""The release before this checkout's."""
+
 
 def unpacked(version: str, folder: Path) -> Path:
     """Unpack both wheels of a release into `folder`, which it returns; once."""

@@ -15,20 +15,19 @@ import pytest
 
 import fifo
 from fifo.words import versions
-from node.config import ClusterConfig, cluster_config
+from node.config import ClusterConfig, cluster_config, to_toml
 from tests.jepsen.run import Plan, run
 from tests.node.cli.disks import NAMES, WAIT_SECONDS, Nodes
 from tests.node.cli.local import Done, free_base_port
 from tests.support.cluster import passed
 from tests.upgrade import releases
+from tests.upgrade.releases import OLD
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-
-OLD = "0.1.0"
 
 
 class Mixed(Nodes):
@@ -38,12 +37,12 @@ class Mixed(Nodes):
         super().__init__(config, folder)
         self.modules = releases.unpacked(OLD, folder / "release")
 
-    def run_release(self, name: str, *, old: bool) -> None:
+    def run_release(self, name: str, *flags: str, old: bool) -> None:
         """Start a node of a release."""
         command = releases.python("-m", "node", "serve", "--config", str(self.config.path))
         with self.log(name).open("wb") as log:
             self.processes[name] = subprocess.Popen(
-                [*command, "--node", name],
+                [*command, "--node", name, *flags],
                 stderr=log,
                 stdout=log,
                 env=self.environment(old=old),
@@ -65,6 +64,12 @@ class Mixed(Nodes):
         process.send_signal(signal.SIGTERM)
         await asyncio.to_thread(process.wait, WAIT_SECONDS)
 
+    async def lose(self, name: str, *, old: bool) -> None:
+        """A node loses its disk, and is started to recover."""
+        await self.end(name)
+        shutil.rmtree(self.config.node(name).data_dir)
+        self.run_release(name, "--recover", old=old)
+
     @contextmanager
     def empty(self, name: str) -> Iterator[None]:
         """The folder of a node that does not run is empty meanwhile, and as it was afterwards."""
@@ -77,9 +82,18 @@ class Mixed(Nodes):
 
     async def command(self, *arguments: str, old: bool = False) -> Done:
         """Run a command of a release at this cluster."""
+        return await self._run(*arguments, "--url", self.config.url, old=old)
+
+    async def serve(self, config: ClusterConfig, name: str, *flags: str, old: bool) -> Done:
+        """Start a node with a file of its own, which has to be refused."""
+        file = self.folder / f"{name}.toml"
+        file.write_text(to_toml(config))
+        return await self._run("serve", "--config", str(file), "--node", name, *flags, old=old)
+
+    async def _run(self, *arguments: str, old: bool) -> Done:
         done = await asyncio.to_thread(
             subprocess.run,
-            [*releases.python("-m", "node"), *arguments, "--url", self.config.url],
+            [*releases.python("-m", "node"), *arguments],
             env=self.environment(old=old),
             cwd=self.folder,
             capture_output=True,
@@ -135,6 +149,19 @@ def test_a_cluster_is_upgraded_node_by_node_back_and_forward(tmp_path: Path) -> 
     assert upgraded == [versions.NEWEST]
 
 
+def test_a_member_is_replaced_and_an_old_image_put_back_right_behind_the_finish(
+    tmp_path: Path,
+) -> None:
+    """A change begins with the finish, under load; then disks are what they were before it, or an
+    older release is started on them. `make upgrade` has more of it."""
+    after = ("replace", "image", "too_late")
+    result = asyncio.run(run(Plan("queue", ("swap",), 12, 4.0, release=OLD, after=after), tmp_path))
+    assert result.good, result.text()
+    seen = {event["f"] for event in result.events}
+    assert {"upgraded", "too_early", "members"} < seen
+    assert seen & {"put_back", "too_late"}
+
+
 async def test_a_finish_is_refused_with_the_name_of_the_node_in_the_way(tmp_path: Path) -> None:
     async with mixed(tmp_path, True, False, False) as nodes:
         found = await nodes.view(used=versions.FIRST)
@@ -164,6 +191,30 @@ async def test_a_finish_is_refused_with_the_name_of_the_node_in_the_way(tmp_path
         await nodes.said("n1", " ready ")
         await nodes.view(used=versions.FIRST)
         assert (await nodes.command("peek", "q", old=True)).out.count("one") == 1
+
+
+async def test_a_finish_waits_for_a_member_that_lost_its_disk_under_the_older_release(
+    tmp_path: Path,
+) -> None:
+    """Its journal of today's release is known, and gone; the one that 0.1.0 made has no identity.
+    The line that the others log has the remedy."""
+    async with mixed(tmp_path, True, False, False) as nodes:
+        await nodes.change("n1", old=False)
+        await nodes.view(used=versions.FIRST, finish=versions.NEWEST)
+        await nodes.change("n2", old=True)
+        await nodes.lose("n2", old=True)
+        await nodes.said("n2", "event=recovered")
+        await nodes.change("n2", old=False)
+        async with fifo.connect(nodes.config.url) as client:
+            await client.declare(fifo.QueueSpec("q"))
+            leader = (await client.status()).node
+        await nodes.said(leader, "event=member_not_counted node=n2")
+        refused = await nodes.command("upgrade", "finish")
+        assert refused.line.startswith("fifo: the upgrade cannot be finished: n2 does not count")
+        await nodes.lose("n2", old=False)
+        await nodes.said("n2", "event=recovered")
+        await nodes.view(used=versions.FIRST, finish=versions.NEWEST)
+        assert (await nodes.command("upgrade", "finish")).code == 0
 
 
 async def test_an_older_release_is_refused_by_a_clear_line_after_the_finish(
@@ -200,6 +251,25 @@ async def test_an_older_release_is_refused_by_a_clear_line_after_the_finish(
             nodes.kill("n3")
         nodes.run_release("n3", old=False)
         await nodes.view(used=versions.NEWEST)
+
+
+async def test_a_joiner_of_an_older_release_is_refused_by_a_clear_line(tmp_path: Path) -> None:
+    """No way to join is known to it; one whose file lists all nodes is shut out by each of them."""
+    async with mixed(tmp_path, False, False, False) as nodes:
+        await nodes.view(used=versions.NEWEST)
+        known = nodes.config
+        alone = cluster_config(4, free_base_port(), tmp_path).node("n4")
+        joins = replace(known, nodes=(alone,), join=(known.node("n1").peer,))
+        refused = await nodes.serve(joins, "n4", old=True)
+        assert "[cluster] join: unknown key" in refused.line
+        refused = await nodes.serve(replace(joins, join=()), "n4", "--join", "n1:7102", old=True)
+        assert "No such option: --join" in refused.line
+        file = tmp_path / "all.toml"
+        nodes.config = replace(known, nodes=(*known.nodes, alone), path=file)
+        file.write_text(to_toml(nodes.config))
+        nodes.run_release("n4", old=True)
+        await nodes.said("n1", "'n4' dialed 'n1', which is dialed by n2, n3")
+        nodes.kill("n4")
 
 
 async def test_runs_of_a_key_come_with_the_finish(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_first_start_on_a_full_disk_is_refused_with_a_clear_message() -> None:
 
 
 def test_a_passport_is_written_in_the_room_of_the_reserve() -> None:
-    """What a member learns of the others ends no node that has a reserve; then it says why."""
+    """A note about the others ends no node that has a reserve; without one the node says why."""
     storage = SimStorage(capacity_bytes=100_000)
     journal = Journal.open(
         storage, cluster_id=CLUSTER, node=NODE, keeper=keeper(4, begins=True),
