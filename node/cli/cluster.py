@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from node.cli import folders, local, observe, output
+from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
 from node.cli.listing import Watch, repeat
@@ -153,13 +154,15 @@ def stop(directory: Folder = FOLDER_DEFAULT) -> None:
 
 
 @app.command(epilog="Example: fifo cluster stop && fifo cluster clean")
-def clean(directory: Folder = FOLDER_DEFAULT) -> None:
+def clean(directory: Folder = FOLDER_DEFAULT, yes: Yes = False) -> None:
     """Delete a stopped cluster and all its data.
 
     Deletes the files that its cluster.json lists; a folder without one is left alone.
     """
     folder = ClusterFolder(directory)
     local.refuse_running(folder)
+    if not yes and folder.load() is not None:
+        confirm(f"every message of the cluster in {directory} will be deleted", "Delete it?")
     removal = remove_cluster(folder)
     for path in removal.deleted:
         output.say(f"deleted {path}")

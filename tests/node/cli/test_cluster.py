@@ -490,7 +490,7 @@ def test_ctrl_c_shuts_a_foreground_cluster_down(tmp_path: Path) -> None:
     assert f"n{number} ended (signal SIGKILL)" in err
     assert f"n{number} started, pid " in err
     assert not any(process.alive for process in processes)
-    here.ok("cluster", "clean")
+    here.ok("cluster", "clean", "--yes")
     assert not (tmp_path / ".fifo").exists()
 
 

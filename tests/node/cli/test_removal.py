@@ -39,11 +39,22 @@ def stopped_cluster(path: Path) -> ClusterFolder:
 
 def test_clean_deletes_a_stopped_cluster_whole(tmp_path: Path, cli: Callable[..., Done]) -> None:
     stopped_cluster(tmp_path / ".fifo")
-    done = cli("cluster", "clean")
+    done = cli("cluster", "clean", "--yes")
     assert (done.code, done.err) == (0, "")
     assert "deleted .fifo/n1/data\n" in done.out
     assert "deleted .fifo/cluster.json\n" in done.out
     assert not (tmp_path / ".fifo").exists()
+
+
+def test_clean_asks_before_it_deletes(tmp_path: Path, cli: Callable[..., Done]) -> None:
+    """As all commands that lose messages do."""
+    stopped_cluster(tmp_path / ".fifo")
+    asked = cli("cluster", "clean")
+    assert asked.code == 2
+    assert asked.line == (
+        "fifo: every message of the cluster in .fifo will be deleted; confirm with --yes"
+    )
+    assert (tmp_path / ".fifo" / "n1" / "data" / SEGMENT).exists()
 
 
 def test_clean_leaves_files_that_are_not_the_clusters(
@@ -55,7 +66,7 @@ def test_clean_leaves_files_that_are_not_the_clusters(
         path = tmp_path / ".fifo" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("long work", encoding="utf-8")
-    done = cli("cluster", "clean")
+    done = cli("cluster", "clean", "--yes")
     assert done.code == 0
     assert sorted(done.err.splitlines()) == [
         "kept .fifo/n1/thesis.txt: not a file of this cluster",
@@ -90,14 +101,14 @@ def test_clean_refuses_while_any_node_holds_its_lock(
     running.lock()
     before = sorted(tmp_path.rglob("*"))
     try:
-        refusal = cli("cluster", "clean")
+        refusal = cli("cluster", "clean", "--yes")
         assert refusal.code == 1
         assert "n2 is running" in refusal.line
         assert "nothing was deleted; stop it, then run again: fifo cluster clean" in refusal.line
         assert sorted(tmp_path.rglob("*")) == before
     finally:
         running.unlock()
-    assert cli("cluster", "clean").code == 0
+    assert cli("cluster", "clean", "--yes").code == 0
     assert not folder.path.exists()
 
 
