@@ -125,7 +125,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         in_process(following.test_a_stranger_has_no_answer, {"secret": b"another secret!!!"}),
     ),
     "a node that asks says what a member says": (
-        edited(PeerLink, "_take_own", "if self._asks:", 'if self._asks and kind == "ask":'),
+        edited(PeerLink, "_is_proven", "self._asks = True", "self._asks = self._is_member = True"),
         in_process(following.test_a_node_that_asks_says_nothing_else),
     ),
     "any frame is the answer to a question": (
