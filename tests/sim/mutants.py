@@ -315,15 +315,17 @@ def lying(seed: int) -> Plan:
 
 
 def filling(seed: int) -> Plan:
-    """A disk gets full while messages are published and settled, and loses its power later."""
-    name = f"n{seed % 3 + 1}"
-    faults = (
-        Fault(1.5, "disk_small", name),
-        Fault(4.0, "power", name),
-        Fault(4.5, "disk_roomy", name),
-        Fault(5.0, "restart", name),
-    )
-    return Plan(seed, 3, (45, 45), (_QUICK,), max_deliveries=20, faults=faults)
+    """Disks get full in turn while messages are published and settled, and lose their power."""
+    faults = []
+    for place in range(6):
+        name, at = f"n{place % 3 + 1}", 1.5 + place
+        faults += [
+            Fault(at, "disk_small", name),
+            Fault(at + 0.5, "power", name),
+            Fault(at + 0.6, "disk_roomy", name),
+            Fault(at + 0.7, "restart", name),
+        ]
+    return Plan(seed, 3, (45, 45, 45), (_QUICK, _QUICK), max_deliveries=20, faults=tuple(faults))
 
 
 SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
