@@ -165,7 +165,11 @@ class Machines:
     def new(self, name: str) -> Machine:
         """Set up a machine, whose file is about itself alone."""
         number = len(list(self._folder.iterdir())) if self._folder.exists() else 0
-        made = self.all[name] = Machine(name, self._folder / f"{number}-{name}")
+        made = Machine(name, self._folder / f"{number}-{name}")
+        # Ports are free until a node listens there: those of a machine that is not started are not.
+        while any(set(made.ports) & set(other.ports) for other in self.all.values()):
+            made.ports = free_ports(3)
+        self.all[name] = made
         made.write()
         return made
 
