@@ -150,7 +150,7 @@ def test_a_cluster_is_upgraded_node_by_node_back_and_forward(tmp_path: Path) -> 
 
 
 def test_a_member_is_replaced_right_behind_the_finish_under_load(tmp_path: Path) -> None:
-    """What comes next is drawn, as much as there is time for: another change, the image of a disk
+    """The next faults are drawn, as many as there is time for: another change, the image of a disk
     from before, or the older release. `make upgrade` has more of it."""
     after = ("replace", "image", "too_late")
     result = asyncio.run(run(Plan("queue", ("swap",), 12, 4.0, release=OLD, after=after), tmp_path))
