@@ -365,12 +365,15 @@ class Node:
                 # A node alone has no other to ask; nor has it one that would forget its promises.
                 begins=len(self.config.nodes) == 1 and not self._asks_first,
                 adopts=len(self.config.nodes) == 1,
+                members=() if self._joins else tuple(node.name for node in self.config.nodes),
             ),
         )
         try:
             self._check_alone(journal)
             transport = self._peer_port = env.transport(config, env.rng)
-            return RaftNode(config, self._raft_environment(journal, transport))
+            raft = RaftNode(config, self._raft_environment(journal, transport))
+            self._check_founders(journal, raft)
+            return raft
         except BaseException:
             journal.close()
             raise
@@ -386,6 +389,21 @@ class Node:
                 "whether it held messages: put the disk back that it had, or begin with `fifo "
                 f"cluster init --config FILE --node {self.me.name}`; a node of a cluster that runs "
                 "joins it: `fifo serve --join`"
+            )
+
+    def _check_founders(self, journal: Journal, raft: RaftNode) -> None:
+        """While the log names no members, each node goes by its file: with another list in some of
+        the files, two halves of a cluster could each be a majority."""
+        papers = journal.passport
+        if papers is None or not papers.begun or raft.configuration.number or self._joins:
+            return
+        named = sorted(node.name for node in self.config.nodes)
+        if papers.founders and named != sorted(papers.founders):
+            raise RaftStopped(
+                f"this cluster began with the members {', '.join(sorted(papers.founders))}, and "
+                f"the file names {', '.join(named)}: members are changed while the cluster runs, "
+                "by `fifo member add`, `remove` or `replace`, and never by the file; put its list "
+                'of nodes back (docs/operating.md, "Members")'
             )
 
     def _raft_environment(self, journal: Journal, transport: TcpTransport) -> RaftEnvironment:

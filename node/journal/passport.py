@@ -60,7 +60,8 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class Passport:
     """See the module. `begun`: this journal is that of a member; until then it is an empty one
-    that may stand for one which was lost. `copied`: the folder is a copy of the one it was in."""
+    that may stand for one which was lost. `copied`: the folder is a copy of the one it was in.
+    `founders`: the members by the node's file when it began; empty where that file had none."""
 
     journal: bytes
     opens: int
@@ -69,18 +70,21 @@ class Passport:
     place: Place
     others: Mapping[str, Known] = field(default_factory=dict)
     copied: bool = False
+    founders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
     """The way passports are kept: `entropy` makes ids, `stamp` names the time in names of files.
-    `begins`: an empty folder is the first of its cluster; `adopts`: a copy is the journal itself.
+    `begins`: an empty folder is the first of its cluster; `adopts`: a copy is the journal itself;
+    `members`: their names by the node's file.
     """
 
     entropy: Callable[[int], bytes]
     stamp: Callable[[], str]
     begins: bool = False
     adopts: bool = False
+    members: tuple[str, ...] = ()
 
 
 def prepare(
@@ -100,6 +104,7 @@ def prepare(
         found = Passport(keeper.entropy(ID_BYTES), 0, b"", not empty, place)
     elif empty and found.begun and not recovering:
         raise JournalDamaged(PASSPORT_NAME, 0, "all segments are gone", REMEDY)
+    founders = found.founders if found.begun and found.founders else keeper.members
     if (keeper.begins or INIT_ORDER in names) and not recovering:
         found = replace(found, begun=True)
     adopts = keeper.adopts or ADOPT_ORDER in names or empty
@@ -110,6 +115,7 @@ def prepare(
         open_id=keeper.entropy(ID_BYTES),
         place=found.place if copied else place,
         copied=copied,
+        founders=founders,
     )
     if empty:
         write(storage, replace(opened, begun=False))
@@ -144,6 +150,7 @@ def write(storage: Storage, passport: Passport) -> None:
         "begun": passport.begun,
         "place": list(passport.place),
         "others": others,
+        "founders": list(passport.founders),
     }
     notebook.write_file(storage, PASSPORT_NAME, notes)
 
@@ -178,4 +185,5 @@ def _passport(notes: dict[str, Any]) -> Passport:
             )
             for name, known in notes["others"].items()
         },
+        founders=tuple(map(str, notes.get("founders", ()))),
     )

@@ -78,6 +78,26 @@ def test_a_folder_in_which_a_node_waited_may_begin_and_one_of_a_member_may_not()
     assert not may_begin(storage)
 
 
+def test_the_founders_are_those_of_the_file_when_the_journal_began() -> None:
+    storage, kept = SimStorage(), keeper(5)
+    opened(storage, replace(kept, members=("a",))).close()
+    for members in ((NODE, "b"), (NODE, "c")):
+        storage.replace(INIT_ORDER, b"")
+        opened(storage, replace(kept, members=members)).close()
+        found = read(storage)
+        assert found is not None
+        assert found.founders == (NODE, "b")
+
+
+def test_a_passport_from_before_founders_were_kept_takes_those_of_the_file() -> None:
+    storage, kept = SimStorage(), keeper(6, begins=True)
+    opened(storage, kept).close()
+    opened(storage, replace(kept, members=(NODE, "b"))).close()
+    found = read(storage)
+    assert found is not None
+    assert found.founders == (NODE, "b")
+
+
 def test_a_first_start_on_a_full_disk_is_refused_with_a_clear_message() -> None:
     storage = disk(ordered=True)
     storage.capacity_bytes = 10
