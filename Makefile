@@ -96,6 +96,7 @@ demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report; D
 	@exec $(PY) -m bench.demo $(DEMO)
 
 bench: setup ## the machine, a cluster, Raft, depth, growth, locks, other systems, the cost of a check: hours
+	$(PY) -m bench.floor
 	$(PY) -m bench.machine
 	$(PY) -m bench.rates
 	$(PY) -m bench.hashing
