@@ -107,7 +107,7 @@ class Equality:
     """Since when this member differs from a majority; 0: it does not, as far as it knows."""
 
     compared: dict[str, Compared] = field(default_factory=dict)
-    """By name, this member among them; empty where it does not lead."""
+    """By name, this member among them, as of its newest leadership."""
 
     _own: _Marks = field(default_factory=_Marks)
     _others: dict[str, _Marks] = field(default_factory=dict)

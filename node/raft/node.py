@@ -15,6 +15,7 @@ from node.peers.message import COMMAND_BYTE
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
+from node.raft.equality import Compared
 from node.raft.errors import RaftStopped
 from node.raft.lease import NEVER
 from node.raft.pysyncobj import seams
@@ -569,6 +570,7 @@ class RaftNode:
         peers = []
         for node, progress in core.replication.peers.items():
             match_index = progress.match_index if leads else 0
+            compared = core.equality.of(node.id) if leads else Compared()
             peers.append(
                 PeerStatus(
                     name=node.id,
@@ -580,9 +582,9 @@ class RaftNode:
                     snapshot=progress.sending.how_far() if leads and progress.sending else None,
                     counted=progress.counted or not leads,
                     room=rooms.get(node.id),
-                    equal_index=core.equality.of(node.id).equal_index,
-                    differs_index=core.equality.of(node.id).differs_index,
-                    whole_index=core.equality.of(node.id).whole_index,
+                    equal_index=compared.equal_index,
+                    differs_index=compared.differs_index,
+                    whole_index=compared.whole_index,
                     learner=node not in core.match_index,
                 )
             )

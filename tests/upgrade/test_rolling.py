@@ -196,6 +196,9 @@ async def test_a_finish_waits_for_a_member_that_lost_its_disk_under_the_older_re
     """Its journal of today's release is known, and gone; the one that 0.1.0 made has no identity.
     The line that the others log has the remedy."""
     async with mixed(tmp_path, True, False, False) as nodes:
+        await nodes.view(
+            used=versions.FIRST
+        )  # Without a node of 0.1.0 it would begin at the newest.
         await nodes.change("n1", old=False)
         await nodes.view(used=versions.FIRST, finish=versions.NEWEST)
         await nodes.change("n2", old=True)

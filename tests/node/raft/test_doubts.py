@@ -57,6 +57,8 @@ def a_leader_that_differs_from_itself_hands_over(node_class: NodeClass = RaftNod
     world.run(5.0)
     assert differing(world) == {"a", "c"}
     assert not leader.node.is_leader
+    said = [one.name for one in leader.node.status().peers if one.differs_index]
+    assert not said, "what it knew of the others ended with its leadership"
     world.commit(world.nodes["b"], 3)
 
 
