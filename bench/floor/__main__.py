@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +26,7 @@ from bench.floor import roles
 from bench.floor.roles import ANSWER_BYTES, FRAME, HOST, Counting
 from bench.hardware import describe, machine
 from bench.statistics import percentiles, spread
+from fifo.loop import new_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 class Measured(NamedTuple):
-    """One run: percentiles in ms, and CPU of all processes per message in us; 0: not measured."""
+    """Percentiles of one run in ms, and CPU of all processes per message in us; 0: not measured."""
 
     p50_ms: float
     p99_ms: float
@@ -65,7 +65,7 @@ class Role:
         self.port = int(self.said())
 
     def said(self) -> Any:
-        """What it sends next. Raises TimeoutError."""
+        """Return what it sends next. Raises TimeoutError."""
         if not self._pipe.poll(ANSWER_S):
             raise TimeoutError(f"a process of the floor said nothing for {ANSWER_S:.0f} s")
         return self._pipe.recv()
@@ -109,7 +109,7 @@ def _echo(_: Path) -> Iterator[list[Role]]:
 
 
 async def _in_turn(port: int, seconds: float, rate: int) -> list[float]:
-    """One frame after the other, at most `rate` a second (0: at once); seconds of each."""
+    """Send one frame after the other, `rate` a second (0: at once); return the seconds of each."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     _, client = await loop.create_connection(
@@ -176,8 +176,8 @@ WRITERS: Final = {"write and fdatasync of 1 KB": 1, "the same, three at once": 3
 
 
 def load(row: Load, folder: Path, seconds: float) -> Measured:
-    """One run of a row."""
-    with row.place(folder) as started, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    """Measure one run of a row."""
+    with row.place(folder) as started, asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(row.work(started[0].port, seconds / 10, row.rate))  # warm
         before = time.process_time() + sum(one.cpu_s() for one in started)
         taken = runner.run(row.work(started[0].port, seconds, row.rate))

@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final, cast
 
-import uvloop
+from fifo.loop import new_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -146,7 +146,7 @@ def leader(pipe: Connection, path: Path, ports: Sequence[int]) -> None:
 
 
 def writer(pipe: Connection, path: Path, seconds: float) -> None:
-    """Write and sync one frame after the other, once told to begin; send the time of each, in s."""
+    """Write and sync one frame after the other, once asked to; send the seconds of each."""
     disk = Disk(path)
     pipe.send(0)
     pipe.recv()
@@ -183,5 +183,5 @@ def _run(pipe: Connection, serve: Serve) -> None:
         asyncio.get_running_loop().add_reader(pipe.fileno(), asked)
         await ended.wait()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(work())
