@@ -121,7 +121,7 @@ class Rejoin:
         self._reports[peer] = message["term"]
         if message["recovering"]:
             self._recovering.add(peer)
-        if self._reports.keys() != self._others:
+        if not self._reports.keys() >= self._others:  # Learners report, too.
             return False
         if self._recovering <= self._recovering_before:
             self.floor = max(self._reports.values())
@@ -141,7 +141,7 @@ class Rejoin:
         if self.floor is None:
             missing = ", ".join(sorted(self._others - self._reports.keys()))
             return f"the terms of {missing}: every other member has to report its own; {GONE}"
-        without = self._recovering | self._recovering_before
+        without = (self._recovering | self._recovering_before) & self._others
         voters = len(self._others) - len(without)
         if leads is None and 2 * voters <= len(self._others) + 1:
             lost = ", ".join(sorted(without))

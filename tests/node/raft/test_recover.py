@@ -343,6 +343,15 @@ def test_after_another_one_said_that_it_recovers_the_rest_is_asked_again() -> No
     assert rejoin.floor == 6
 
 
+def test_the_answer_of_a_learner_takes_the_place_of_none_and_counts() -> None:
+    """Seed 910487 of the random changes: a member that lost its disk amid a change stayed out."""
+    rejoin = Rejoin(["b", "c"], random.Random(5))
+    assert not report(rejoin, "learner", 8)
+    assert not report(rejoin, "b", 3)
+    assert report(rejoin, "c", 5)
+    assert rejoin.floor == 8
+
+
 def test_members_without_a_majority_that_has_its_journals_say_so() -> None:
     rejoin = Rejoin(["b", "c"], random.Random(4))
     for _ in range(2):
