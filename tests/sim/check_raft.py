@@ -7,7 +7,7 @@ run with an AssertionError that names the seed.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fifo.machine import invariants
 from node.raft import Journal
@@ -39,6 +39,15 @@ COMMIT_SECONDS = 0.1
 """A leader whose entries wait for longer than this is not in place: what is late, commits delay."""
 
 
+class Owed(NamedTuple):
+    """What the disk of a host has lost: up to `applied` it has to get it back. Up to `promised` an
+    acknowledgement may be on its way, by which a leader may still commit; what is not committed by
+    that may be replaced, and never come again."""
+
+    applied: int
+    promised: int
+
+
 class RaftChecks:
     """The properties of one world."""
 
@@ -56,7 +65,7 @@ class RaftChecks:
         self.newest: Configuration | None = None
         """The newest configuration that is known to be committed; None: the log has none."""
         self._terms: dict[int, int] = {}
-        self._owed: dict[str, list[int]] = {}
+        self._owed: dict[str, list[Owed]] = {}
 
     # --- members and their disks ---
 
@@ -69,8 +78,10 @@ class RaftChecks:
     def loses(self, host: Host) -> None:
         """The disk of a host is about to lose something: what it has promised stands, and counts as
         a copy until it has got that back."""
-        end = min(self._durable_end(host), max(self._entries, default=0))
-        self._owed.setdefault(host.name, []).append(end)
+        promised = self._durable_end(host)
+        applied = min(promised, max(self._entries, default=0))
+        if applied:
+            self._owed.setdefault(host.name, []).append(Owed(applied, promised))
 
     def keeps(self, host: Host, end: int) -> None:
         """R3: what a node took for durable, up to `end`, is on the disk that it leaves."""
@@ -80,11 +91,12 @@ class RaftChecks:
 
     def lacks(self, host: Host) -> bool:
         """Whether a host has not got back yet what its disk has lost."""
-        owed = max(self._owed.get(host.name, ()), default=0)
-        raft = None if host.node is None else raft_probe.raft_of(host.node)
-        if not owed:
+        owed = self._owed.get(host.name)
+        if owed is None:
             return False
-        if raft is None or raft.waits_for() is not None or raft_probe.synced_end(raft) < owed:
+        raft = None if host.node is None else raft_probe.raft_of(host.node)
+        applied = max(one.applied for one in owed)
+        if raft is None or raft.waits_for() is not None or raft_probe.synced_end(raft) < applied:
             return True
         del self._owed[host.name]
         return False
@@ -257,7 +269,7 @@ class RaftChecks:
 
     def _has(self, host: Host, index: int) -> bool:
         """Whether a host's disk has an entry, or had it and has not got it back yet."""
-        if any(end >= index for end in self._owed.get(host.name, ())):
+        if any(one.promised >= index for one in self._owed.get(host.name, ())):
             return True
         if host.alive and (host.node is None or raft_probe.raft_of(host.node) is None):
             return True  # It starts just now: what it reads is what it had.
