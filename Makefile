@@ -49,7 +49,7 @@ thorough: setup ## about eight hours of two cores: the queue machine beside its 
 	$(PY) -m tests.sim --fresh --plan sharing --seeds $$(($(SEEDS) / 10))
 	for plan in members disks operated; do $(PY) -m tests.sim --fresh --plan $$plan --seeds $$(($(SEEDS) / 10)) || exit 1; done
 	$(PY) -m tests.node.raft --fresh --seeds $(RAFT_SEEDS)
-	$(PY) -m tests.node.raft.test_member_schedules $$(date +%s) $$(($(RAFT_SEEDS) / 20))
+	$(PY) -m tests.node.raft --members --fresh --seeds $$(($(RAFT_SEEDS) / 20))
 
 mutants: setup ## put back every known bug, one by one: each must be caught; writes docs/mutants.md
 	$(PY) -m pytest tests/node/raft/stock_proofs.py # the harm of the library as it ships

@@ -48,9 +48,9 @@ def endless(seed: int) -> Ran:
 def test_a_failure_is_printed_with_the_command_that_repeats_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code = many(by_process, range(1, 20), jobs=2, repeat="python -m x")
+    code = many(by_process, range(1, 20), jobs=2, repeat="python -m x --seed {seed} --cut")
     lines = capsys.readouterr().out.splitlines()
-    again = "repeat and cut it: python -m x --seed 14 --cut"
+    again = "repeat it: python -m x --seed 14 --cut"
     assert f"seed 14: AssertionError: it does not hold; {again}" in lines
     assert lines[-1].startswith("19 seeds from 1 in ")
     assert lines[-1].endswith("failed: [7, 14]")

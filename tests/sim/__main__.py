@@ -27,7 +27,7 @@ def main() -> int:
         return _score(options.mutants)
     if options.seeds:
         first = random.SystemRandom().randrange(10**6, 10**9) if options.fresh else options.seed
-        repeat = f"python -m tests.sim --plan {options.plan}"
+        repeat = f"python -m tests.sim --plan {options.plan} --seed {{seed}} --cut"
         seeds = range(first, first + options.seeds)
         return many(partial(_ran, options.plan), seeds, jobs=options.jobs, repeat=repeat)
     if options.plan == HELD:

@@ -61,7 +61,7 @@ def _at_least_one(text: str) -> int:
 
 
 def many(run: Callable[[int], Ran], seeds: range, *, jobs: int, repeat: str) -> int:
-    """Run `seeds` in `jobs` processes; `repeat` is the command that takes one of them.
+    """Run `seeds` in `jobs` processes; `repeat` is the command for `{seed}` alone.
 
     `run` has to be one that another process can import. Returns the exit code: 1 where something
     does not hold or a worker died, 130 where Ctrl-C ended it before.
@@ -73,8 +73,8 @@ def many(run: Callable[[int], Ran], seeds: range, *, jobs: int, repeat: str) -> 
             for ran in _each(run, seeds, jobs, interrupted):
                 tally.add(ran)
                 if ran.error is not None:
-                    again = f"{repeat} --seed {ran.seed} --cut"
-                    screen.line(f"seed {ran.seed}: {ran.error}; repeat and cut it: {again}")
+                    again = repeat.format(seed=ran.seed)
+                    screen.line(f"seed {ran.seed}: {ran.error}; repeat it: {again}")
                 screen.progress(tally.progress())
         except BrokenProcessPool:
             tally.broken = True

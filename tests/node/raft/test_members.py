@@ -14,6 +14,7 @@ from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import member_mutants as mutants
 from tests.support import raft_probe
+from tests.support.member_schedule import as_member, leading
 from tests.support.raft_world import World
 
 if TYPE_CHECKING:
@@ -47,22 +48,10 @@ def make(
     return world
 
 
-def as_member(node: SimNode) -> Member:
-    """The words of an operator on a machine that waits to join."""
-    assert node.journal is not None
-    assert node.journal.passport is not None
-    address = ("127.0.0.1", 1000 + ord(node.name))
-    return Member(node.name, address, "", "", node.journal.passport.journal)
-
-
 def joining(world: World, *names: str) -> tuple[Member, ...]:
     """New machines, pointed at all members."""
     peers = [node.name for node in world.members()]
     return tuple(as_member(world.join(name, peers)) for name in names)
-
-
-def leading(world: World) -> SimNode | None:
-    return next((node for node in world.leaders if node.node.is_leader), None)
 
 
 def ended(world: World) -> bool:
