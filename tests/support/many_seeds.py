@@ -46,11 +46,11 @@ class Ran:
     counts: Counter[str]
 
 
-def add_jobs_option(parser: ArgumentParser) -> None:
-    """Add the option for the number of seeds that run at a time, as both simulators take it."""
+def add_jobs_option(parser: ArgumentParser, what: str = "with --seeds: number") -> None:
+    """Add the option for how many run at a time, as both simulators take it."""
     affinity = getattr(os, "sched_getaffinity", None)  # not everywhere
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    text = "with --seeds: number that run at a time (default: one on each core)"
+    text = f"{what} that run at a time (default: one on each core)"
     parser.add_argument("--jobs", type=_at_least_one, default=cores, metavar="N", help=text)
 
 
