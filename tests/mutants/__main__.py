@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _quiet() -> None:
-    """Of a worker: nodes with a bug and a failing disk have much to say."""
+    """Silence a worker: nodes with a bug and a failing disk have much to say."""
     logging.disable()
 
 
