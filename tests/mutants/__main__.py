@@ -18,7 +18,7 @@ from tests.support.many_seeds import add_jobs_option
 
 
 class Hunted(NamedTuple):
-    """What came of the hunt for one mutant."""
+    """Outcome of the hunt for one mutant."""
 
     found: list[Catch]
     broken: str | None

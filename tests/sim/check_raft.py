@@ -40,7 +40,7 @@ COMMIT_SECONDS = 0.1
 
 
 class Owed(NamedTuple):
-    """What the disk of a host has lost: up to `applied` it has to get it back. Up to `promised` an
+    """Loss of the disk of a host: up to `applied` it has to get it back. Up to `promised` an
     acknowledgement may be on its way, by which a leader may still commit; what is not committed by
     that may be replaced, and never come again."""
 
