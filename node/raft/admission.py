@@ -332,9 +332,15 @@ class Admission(Rebuilding):
                 news |= self.roll.named(one.name, one.journal, gone=gone)
         if news:
             self._write()
-        for node, said in list(self._said.items()):
-            self._judge(node, said)
+        self._hear_again()
         self._explain()
+
+    def _hear_again(self) -> None:
+        """Take the words of those that are connected anew: they may have been of a member that was
+        none here until now."""
+        for node, said in list(self._said.items()):
+            if self._judge(node, said):
+                self._learn(node, said)
 
     def journal_of(self, name: str) -> bytes:
         """The journal of a member, this one's too, as far as it is known here."""

@@ -164,6 +164,14 @@ def _nothing(others: Iterable[str]) -> None:
     pass
 
 
+class LearnsOfKnownMembersOnly(Core):
+    """What others said of a journal is forgotten where its member was none here at that time."""
+
+    def _hear_again(self) -> None:
+        for node, said in list(self._said.items()):
+            self._judge(node, said)
+
+
 class LeavesChangesOfOthers(Core):
     """A leader goes on with its own changes only."""
 
@@ -190,6 +198,7 @@ CORES: dict[str, type[Core]] = {
         ChangesAmidRecovery,
         BelievesOldConfigurations,
         AsksItsFile,
+        LearnsOfKnownMembersOnly,
         LeavesChangesOfOthers,
     )
 }

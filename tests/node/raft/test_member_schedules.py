@@ -15,8 +15,9 @@ pytestmark = pytest.mark.slow
 
 SEEDS = range(9000, 9012)
 
-PAST = (910487,)
-"""Seeds that once failed: a member that lost its disk beside a learner waited for ever."""
+PAST = (910487, 920424)
+"""Seeds that once failed: a member that lost its disk waited for ever, beside a learner, and for a
+leader that it did not know by its newest journal."""
 
 
 def test_random_changes_amid_faults_break_nothing() -> None:

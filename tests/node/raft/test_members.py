@@ -594,6 +594,32 @@ def a_wiped_one_asks_the_newest_members(node_class: NodeClass = RaftNode) -> Non
     finish(world, "ade")
 
 
+def a_wiped_one_hears_a_leader_that_was_wiped_before(node_class: NodeClass = RaftNode) -> None:
+    """The log, which comes long after the words of all members, names the journal that the next
+    leader has lost since; its file does not name that one, so those words were none of a member."""
+    world = make(26, node_class)
+    world.elect("a")
+    begin(world, Change((as_member(world.join("d", ["a", "b"])),), ("b",)))
+    finish(world, "acd")
+    world.nodes["c"].wipe()
+    world.nodes["c"].start()
+    world.run_until(lambda: not world.nodes["c"].recovering, 20.0)
+    finish(world, "acd")
+    leader = world.elect()
+    if leader.name != "a":
+        leader.node.transfer("a", lambda _: None)
+        world.run_until(lambda: world.nodes["a"].node.is_leader)
+    world.network.intercept = lambda frame: (
+        "drop" if frame.target == "d" and frame.message()["type"] == "append_entries" else "pass"
+    )
+    world.nodes["d"].wipe()
+    world.nodes["d"].start()
+    world.run(1.0)
+    world.network.intercept = None
+    world.run_until(lambda: not world.nodes["d"].recovering, 20.0)
+    finish(world, "acd")
+
+
 def a_change_goes_on_under_the_next_leader(node_class: NodeClass = RaftNode) -> None:
     """Each leader of a change dies as soon as it has taken a step."""
     world = make(24, node_class)
@@ -627,6 +653,7 @@ RULES: list[Rule] = [
     (none_while_a_member_recovers, mutants.ChangesAmidRecovery),
     (an_old_configuration_gives_no_journal_up, mutants.BelievesOldConfigurations),
     (a_wiped_one_asks_the_newest_members, mutants.AsksItsFile),
+    (a_wiped_one_hears_a_leader_that_was_wiped_before, mutants.LearnsOfKnownMembersOnly),
     (a_change_goes_on_under_the_next_leader, mutants.LeavesChangesOfOthers),
 ]
 
