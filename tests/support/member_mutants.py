@@ -165,7 +165,7 @@ def _nothing(others: Iterable[str]) -> None:
 
 
 class LearnsOfKnownMembersOnly(Core):
-    """What others said of a journal is forgotten where its member was none here at that time."""
+    """Words of others on a journal are forgotten where its member was none here at that time."""
 
     def _hear_again(self) -> None:
         for node, said in list(self._said.items()):
