@@ -75,8 +75,9 @@ class Checkout:
         return cls(root.name, root.resolve(), str(python))
 
     def command(self, *arguments: str) -> tuple[str, ...]:
-        """A command of its interpreter that finds its modules and no others."""
-        return ("env", f"PYTHONPATH={self.root}", self.python, *arguments)
+        """A command of its interpreter that finds its modules and no others; nor do those that it
+        starts. Without the first variable `-m` would look in the current folder, this checkout."""
+        return ("env", "PYTHONSAFEPATH=1", f"PYTHONPATH={self.root}", self.python, *arguments)
 
 
 class Drivers:

@@ -16,7 +16,7 @@ from bench.loopback import ClusterFailed
 from bench.processes import environment
 from bench.rates import driver
 from bench.rates.__main__ import Figures, main, table_of
-from bench.rates.checkout import Checkout, figures_of
+from bench.rates.checkout import ROOT, Checkout, figures_of
 from bench.rates.rows import ACKED, CONFIRM_P50, CONFIRM_P99, CPU, END_P99, PAUSE, PUBLISHED, ROWS
 
 _WINDOW = "window 100, prefetch 1000"
@@ -91,6 +91,14 @@ def test_a_checkout_without_an_environment_is_refused_with_the_command_that_make
 ) -> None:
     with pytest.raises(ClusterFailed, match="make setup"):
         Checkout.at(tmp_path)
+
+
+@pytest.mark.process
+def test_a_command_runs_the_modules_of_its_checkout_wherever_it_is_started(tmp_path: Path) -> None:
+    (tmp_path / "node.py").write_text("print(__file__)")
+    command = Checkout("other", tmp_path, sys.executable).command("-m", "node")
+    said = subprocess.check_output(command, cwd=ROOT, text=True)
+    assert said.strip() == str(tmp_path / "node.py")
 
 
 @pytest.mark.process
