@@ -25,6 +25,7 @@ from fifo.machine.state.records import (
     Step,
 )
 from fifo.machine.types import NEVER_MS
+from fifo.words.versions import EVEN_SHARES
 
 
 def checkout(step: Step, queue: Queue) -> None:
@@ -33,6 +34,8 @@ def checkout(step: Step, queue: Queue) -> None:
     if state.pending:
         state.pending.pop(queue.number, None)
     place = 0
+    # A round is over when all have had a turn since; without even shares none ever is.
+    begun = queue.turns if state.version >= EVEN_SHARES else NEVER_MS
     while queue.ready and place < len(queue.service) and not queue.paused:
         if step.checkouts <= 0:
             state.pending[queue.number] = None
@@ -43,7 +46,9 @@ def checkout(step: Step, queue: Queue) -> None:
             consumers.leave_service(queue, consumer)
             continue
         room = consumers.capacity(consumer)
-        share = _share(queue, consumer, place)
+        if consumer.turn > begun:
+            begun = queue.turns
+        share = _share(queue, consumer, place, begun)
         most = share if share < room else room
         count = deliver(step, queue, consumer, most, consumer.lock_ms)
         if not count:
@@ -59,11 +64,12 @@ def checkout(step: Step, queue: Queue) -> None:
             consumers.leave_service(queue, consumer)
 
 
-def _share(queue: Queue, consumer: Consumer, place: int) -> int:
-    """An even part of what is ready among the consumers of this one's priority."""
+def _share(queue: Queue, consumer: Consumer, place: int, begun: int) -> int:
+    """An even part of what is ready among the consumers of this one's priority that have had no
+    turn since `begun`."""
     if len(queue.service) - place == 1:
         return queue.ready
-    peers = bisect_right(queue.service, (-consumer.priority, NEVER_MS, 0)) - place
+    peers = bisect_right(queue.service, (-consumer.priority, begun, NEVER_MS)) - place
     return -(-queue.ready // peers)
 
 

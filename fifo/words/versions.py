@@ -30,6 +30,10 @@ KEY_RUNS: Final = 2
 """From here on a reservation may hold several messages of a key, where it asks for them; snapshots
 have what is out of each key (format 14)."""
 
+EVEN_SHARES: Final = 2
+"""From here on a checkout divides what is ready among the consumers whose turn is still to come:
+one delivery each, where all had a part of what was left until nothing was."""
+
 NEWEST: Final = 2
 """The highest version that this program knows."""
 
@@ -62,6 +66,7 @@ VERSIONS: Final = (
             "peer protocol 5: members say what they can, and one of 0.1.0 is refused by a line",
             "members compare their whole states each half hour, and one that differs is replaced",
             "a reservation may hold runs of a key, of a key-ordered queue",
+            "what becomes ready at once is one delivery for each consumer that has room",
             "members are added, removed, replaced and moved while the cluster runs (`fifo member`)",
         ),
     ),

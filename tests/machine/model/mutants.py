@@ -30,7 +30,6 @@ from fifo.words import handles
 from tests.machine import (
     story,
     test_bounds,
-    test_cut_short,
     test_durables,
     test_locks,
     test_publish_across,
@@ -40,6 +39,7 @@ from tests.machine import (
 )
 from tests.machine.model import (
     driving,
+    handing_bugs,
     publishing_bugs,
     returning_bugs,
     running_bugs,
@@ -641,12 +641,6 @@ BUGS: dict[str, Switch] = {
         "self._owned[block] = None",
         "self._owned.pop(block, None)",
     ),
-    "a step that was cut short says that nothing is ready": edited(
-        checkout,
-        "is_cut_short",
-        "step.checkouts > 0",
-        "True",
-    ),
     "a set of positions is changed though a view shares it": edited(
         records.Queue,
         "own",
@@ -687,6 +681,7 @@ BUGS: dict[str, Switch] = {
     **publishing_bugs.BUGS,
     **returning_bugs.BUGS,
     **running_bugs.BUGS,
+    **handing_bugs.BUGS,
 }
 
 _SHARING = (
@@ -734,10 +729,6 @@ DIRECTED = {
     "a second release ends with the first one's second": (
         test_settle.test_a_consumer_that_releases_a_message_again_avoids_it_for_another_second,
     ),
-    "a step that was cut short says that nothing is ready": (
-        test_cut_short.test_a_reader_of_only_expired_messages_learns_that_there_may_be_more,
-        test_cut_short.test_a_reader_of_only_waiting_messages_learns_that_there_may_be_more,
-    ),
     "a fetch goes beyond its bytes": (
         test_durables.test_a_fetch_ends_with_the_message_that_fills_its_bytes_and_says_where_to_go_on,
     ),
@@ -754,6 +745,7 @@ DIRECTED = {
     "a page of delays is copied at every change": _SHARING,
     "a set of positions is changed though a view shares it": _SHARING,
     **running_bugs.DIRECTED,
+    **handing_bugs.DIRECTED,
 }
 """Scenarios that stories and random runs cannot replace: large ones, or rare ones."""
 
