@@ -160,6 +160,14 @@ STARVED_SHARE: Final = 1 / 50
 consumer takes more places. Less is not worth a message that waits here while others could have it:
 an hour's job is never taken ahead of its time to save 5 ms."""
 
+KEYS_OUT_PLACES: Final = 64
+"""Places that a consumer keeps though all keys of its queue are out: in few keys there is no more
+to win than a round trip, and each of them is worth its place."""
+
+KEYS_OUT_S: Final = 5.0
+"""Seconds without more places for a round trip after that. Keys come and go with the publishers,
+and to look again costs what it costs for some milliseconds."""
+
 BUFFERED_S: Final = 0.5
 """Seconds that a message may lie in the buffer of a consumer with `prefetch="auto"`: what lies here
 is no other consumer's. Far above any round trip."""

@@ -342,6 +342,16 @@ class ReadSide:
             return False
         return not self.state.queues[consumer.queue].ready
 
+    def keys_are_out(self, number: int) -> bool:
+        """Whether all that is ready in the consumer's queue waits for its key, while places of its
+        prefetch are free; not without such a consumer."""
+        consumer = self.state.consumer(number)
+        if consumer is None:
+            return False
+        queue = self.state.queues[consumer.queue]
+        waiting: int = queue.in_line.count
+        return waiting > 0 and waiting == queue.ready and consumer.held < consumer.prefetch
+
     def max_lock_ms(self, consumer: int) -> int:
         """The longest total lock of the consumer, renewals included; 0 without such a consumer."""
         found = self.state.consumer(consumer)

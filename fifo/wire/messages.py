@@ -487,7 +487,8 @@ class Deliver(Message):
 
     `runs`: count, queue number, producer, number of the first, wall time of publishing in ms; ids
     are (queue number, producer, number), numbers consecutive within a run. `dead_letters`: position
-    in this frame and the dead letter's record. `repeat`: sent again after a resume.
+    in this frame and the dead letter's record. `repeat`: sent again after a resume. `keys_out`: all
+    that is left waits for its key, and places of the consumer are free (semantics.md 11).
     """
 
     consumer: Consumer
@@ -506,6 +507,7 @@ class Deliver(Message):
     ] = ()
     repeat: Flag = False
     label: Label = ""
+    keys_out: Flag = False
 
 
 @on_wire(27)

@@ -70,7 +70,13 @@ def chunks(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
 
 
 def deliver_frame(
-    effect: Deliver, runs: Sequence[Run], first_token: int, remaining_ms: int, read: ReadArea
+    effect: Deliver,
+    runs: Sequence[Run],
+    first_token: int,
+    remaining_ms: int,
+    read: ReadArea,
+    *,
+    keys_out: bool = False,
 ) -> list[Buffer]:
     """The frame of one chunk of a delivery."""
     listed, raw, dead_letters = _raw(runs, read)
@@ -85,6 +91,7 @@ def deliver_frame(
         dead_letters=dead_letters,
         repeat=effect.repeat,
         label=effect.label,
+        keys_out=keys_out,
     )
     return encode(message, 0, raw)
 

@@ -35,6 +35,7 @@ from node.broker.clock import ClusterClock
 from node.broker.connections.deferred_frames import Delivery, ResumedMark
 from node.broker.connections.sessions import Sessions
 from node.broker.lock_clock import LockClock
+from node.broker.machine_host import MachineHost
 
 _KINDS: Final = {"message_timeout": NOTICE_MESSAGE_TIMEOUT, "taken_back": NOTICE_TAKEN_BACK}
 
@@ -47,12 +48,13 @@ class Effects:
         sessions: Sessions,
         locks: LockClock,
         clock: ClusterClock,
-        read_area: deliveries.ReadArea,
+        host: MachineHost,
     ) -> None:
         self._sessions = sessions
         self._locks = locks
         self._now_ms = clock.now_ms
-        self._read_area = read_area
+        self._read_area = host.read_area
+        self._machine = host.machine
         self.bodiless = Bodiless()
 
     def carry_out(self, effect: Effect) -> None:
@@ -85,9 +87,10 @@ class Effects:
         first_token = effect.first_token
         of_fetch = effect.repeat and self.bodiless.covers((effect.session, effect.consumer))
         wanted = tuple(map(deliveries.without_body, effect.runs)) if of_fetch else effect.runs
+        keys_out = self._machine.keys_are_out(effect.consumer)
         for runs in deliveries.chunks(wanted):
             connection.send_deferred(
-                Delivery(effect, runs, first_token, self._now_ms, self._read_area)
+                Delivery(effect, runs, first_token, self._now_ms, self._read_area, keys_out)
             )
             first_token += deliveries.count_of(runs)
 

@@ -93,7 +93,7 @@ class Leadership:
             gone=self._say_farewell,
         )  # fmt: skip
         self._gets = WaitingGets(clocks.now, machine.ready_for_get)
-        self._effects = Effects(self.sessions, self.locks, clocks.cluster, context.host.read_area)
+        self._effects = Effects(self.sessions, self.locks, clocks.cluster, context.host)
         self._upgrading = Upgrading(
             context.upgrade,
             self.proposer,

@@ -436,6 +436,14 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         edited(Places, "starved", "held < least", "False"),
         _test(places.test_an_empty_queue_is_no_reason_for_places, 74),
     ),
+    "places are kept though all keys are out": (
+        edited(Places, "keys_out", "min(self.count, kept)", "self.count"),
+        _test(places.test_where_all_keys_are_out_a_quarter_of_what_is_held_is_given_back),
+    ),
+    "what was given back for the keys is taken again at once": (
+        edited(Places, "delivered", "now < self._keys_out_until", "False"),
+        _test(places.test_where_all_keys_are_out_no_round_trip_is_a_reason_for_places_for_a_while),
+    ),
     "lost messages take the last place": (
         edited(Places, "beside", "min(lost, limits.PLACES_IN_HAND) + 1", "lost"),
         _test(places.test_one_place_stays_beside_lost_messages_within_a_bound),

@@ -215,6 +215,42 @@ def test_an_empty_queue_is_no_reason_for_places(held: int) -> None:
     assert not places.delivered(0.2, 1, 100, waiting=True)
 
 
+def crowded(held: int, wanted: int = 1) -> Places:
+    """A consumer with 301 places, `held` of which are taken when all keys are out."""
+    places = Places(MOST, 30.0, 0.0)
+    places.starved(0.0, held=1, in_hand=0, waiting=299)
+    places.delivered(0.01, 1, 100, waiting=True)
+    assert places.count == 301
+    places.keys_out(0.02, held=held, wanted=wanted)
+    return places
+
+
+def test_where_all_keys_are_out_a_quarter_of_what_is_held_is_given_back() -> None:
+    assert crowded(200).count == 150
+    assert crowded(20).count == limits.KEYS_OUT_PLACES, "few keys are worth a place each"
+    assert crowded(200, wanted=199).count == 199, "a place for each task of the program"
+    assert crowded(301).count == 301, "from before the last places were given back"
+
+
+def test_where_all_keys_are_out_no_round_trip_is_a_reason_for_places_for_a_while() -> None:
+    places = crowded(200)
+    for now, count in (
+        (limits.KEYS_OUT_S - 0.1, 150),
+        (limits.KEYS_OUT_S + 0.1, 2 * 150 + 1),
+    ):
+        for before_s in (0.02, 0.01):  # what comes is quick
+            places.delivered(now - before_s, 150, 100, waiting=False)
+        places.starved(now, held=150, in_hand=0, waiting=1)
+        places.delivered(now + 0.01, 150, 100, waiting=True)
+        assert places.count == count
+
+
+def test_where_all_keys_are_out_each_waiting_task_gets_a_place() -> None:
+    places = crowded(20)
+    assert places.starved(0.03, held=places.count, in_hand=places.count, waiting=30)
+    assert places.count == limits.KEYS_OUT_PLACES + 30
+
+
 def test_one_place_stays_beside_lost_messages_within_a_bound() -> None:
     places = Places(MOST, 30.0, 0.0)
     assert places.beside(1)

@@ -85,6 +85,25 @@ def test_a_message_that_was_moved_is_ordered_with_those_of_its_key_that_were_not
     assert bench.fresh_bodies() == ["later"]
 
 
+def test_keys_are_out_where_all_that_waits_has_a_busy_key_and_places_are_free() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="key")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q", prefetch=2).consumer
+    out = bench.machine.keys_are_out
+    assert not out(consumer), "nothing waits"
+    assert not out(consumer + 1), "there is no such consumer"
+    bench.publish(session, "q", "a1", "a2", keys=[b"a", b"a"])
+    assert out(consumer)
+    bench.publish(session, "q", "b1", "c1", keys=[b"b", b"c"])
+    assert not out(consumer), "its places are taken"
+    bench.do(commands.Credit(session, consumer, 9))
+    assert out(consumer), "c1 is out too"
+    bench.do(commands.PauseQueue("q"))
+    bench.publish(session, "q", "d1", keys=[b"d"])
+    assert not out(consumer), "d1 is ready"
+
+
 def test_a_run_does_not_pass_what_a_step_had_no_time_to_call() -> None:
     bench = Bench()
     bench.do(commands.SetVersion(KEY_RUNS))

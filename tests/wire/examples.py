@@ -128,6 +128,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         dead_letters=((0, {"reason": "terminated"}),),
         repeat=True,
         label="mine",
+        keys_out=True,
     ),
     Settle(
         5,

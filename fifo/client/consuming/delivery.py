@@ -118,6 +118,7 @@ class Delivery:
         "bodies",
         "count",
         "first_token",
+        "keys_out",
         "ledger",
         "queue",
         "received",
@@ -142,6 +143,7 @@ class Delivery:
         self.size = len(raw)
         self.received = received
         self.received_wall = received_wall
+        self.keys_out = isinstance(message, Deliver) and message.keys_out
         self.first_token = message.first_token if isinstance(message, Deliver) else 0
         self.remaining_s = message.remaining_ms / 1000 if isinstance(message, Deliver) else 0.0
         # All is copied, for a view would keep the whole received chunk alive.

@@ -26,6 +26,7 @@ class Places:
         self._starved_at: float | None = None
         self._room_at: float | None = None
         self._wanted = 1
+        self._keys_out_until = now
         # When as many messages as there are places had come last, and how long that took.
         self._turned, self._turn_at, self._turn_s = 0, now, 0.0
         self._bytes = self._messages = 0.0
@@ -79,7 +80,19 @@ class Places:
         is_slow = max(self._turn_s, now - self._turn_at) > self._wait_s
         if is_slow or starved_s < worked_s * limits.STARVED_SHARE:
             return False
+        if now < self._keys_out_until:
+            return False
         return self._grow(self._wanted)
+
+    def keys_out(self, now: float, *, held: int, wanted: int) -> bool:
+        """All that is ready waits for its key, and places are free: keep three quarters of those
+        that are taken, and the `wanted` ones of the program; whether `count` shrank."""
+        if held >= self.count:
+            return False  # from before the last places were given back
+        self._keys_out_until = now + limits.KEYS_OUT_S
+        kept = max(held * 3 // 4, wanted, limits.KEYS_OUT_PLACES)
+        before, self.count = self.count, min(self.count, kept)
+        return self.count < before
 
     def handed_out(self, now: float, received: float, *, in_hand: int) -> bool:
         """A message that came at `received` is taken; whether `count` shrank."""

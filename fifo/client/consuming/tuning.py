@@ -49,7 +49,7 @@ class Tuning:
         all may be in the hands of the program."""
         ledger = self._ledger
         ledger.on_resolved = None
-        waiting = sum([not one.done() for one in self._waiters])
+        waiting = self._waiting()
         if not waiting or ledger.suspected:
             return  # where it is suspected, more places would not help
         held, in_hand = ledger.held_count(), len(ledger.open)
@@ -66,6 +66,10 @@ class Tuning:
         self._ledger.on_resolved = None
         if self._places.delivered(now, delivery.count, delivery.size, waiting=waiting):
             self._ask()
+        if delivery.keys_out:
+            held, in_hand = self._ledger.held_count(), len(self._ledger.open)
+            if self._places.keys_out(now, held=held, wanted=in_hand + self._waiting()):
+                self._ask()
 
     def handed_out(self, delivery: Delivery) -> None:
         """The program takes the first message of a slice of a delivery."""
@@ -85,6 +89,9 @@ class Tuning:
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
+
+    def _waiting(self) -> int:
+        return sum([not one.done() for one in self._waiters])
 
     def _rest(self) -> None:
         self._resting = None

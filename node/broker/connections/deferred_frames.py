@@ -25,7 +25,7 @@ class Delivery:
     """Runs on their way to one consumer: one frame, or several if some of their entries have to be
     read first."""
 
-    __slots__ = ("_effect", "_first_token", "_now_ms", "_read", "_runs")
+    __slots__ = ("_effect", "_first_token", "_keys_out", "_now_ms", "_read", "_runs")
 
     def __init__(
         self,
@@ -34,12 +34,15 @@ class Delivery:
         first_token: int,
         now_ms: Callable[[], int],
         read: deliveries.ReadArea,
+        keys_out: bool = False,
     ) -> None:
+        """`keys_out`: what is left of the queue waits for its key, and the consumer has places."""
         self._effect = effect
         self._runs = runs
         self._first_token = first_token
         self._now_ms = now_ms
         self._read = read
+        self._keys_out = keys_out
 
     @property
     def waits(self) -> bool:
@@ -71,7 +74,9 @@ class Delivery:
     def _frame(self, runs: Sequence[Run]) -> list[Buffer]:
         effect = self._effect
         remaining_ms = max(0, effect.deadline_ms - self._now_ms())
-        return deliveries.deliver_frame(effect, runs, self._first_token, remaining_ms, self._read)
+        return deliveries.deliver_frame(
+            effect, runs, self._first_token, remaining_ms, self._read, keys_out=self._keys_out
+        )
 
     def needs(self) -> Iterable[Sequence[int]]:
         """See `node.broker.connections.output.Deferred`."""

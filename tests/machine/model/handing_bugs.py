@@ -7,7 +7,8 @@ cannot replace. Must not know the hunts.
 from __future__ import annotations
 
 from fifo.machine import checkout
-from tests.machine import test_cut_short, test_shares
+from fifo.machine.read_side import ReadSide
+from tests.machine import test_cut_short, test_ordering, test_shares
 from tests.mutants.switch import Switch, edited
 
 BUGS: dict[str, Switch] = {
@@ -23,6 +24,9 @@ BUGS: dict[str, Switch] = {
     "a cluster of version 1 has even shares": edited(
         checkout, "checkout", "state.version >= EVEN_SHARES", "True"
     ),
+    "keys are out though messages with free keys are ready": edited(
+        ReadSide, "keys_are_out", "waiting == queue.ready", "True"
+    ),
 }
 
 DIRECTED = {
@@ -35,6 +39,9 @@ DIRECTED = {
     ),
     "a cluster of version 1 has even shares": (
         test_shares.test_a_cluster_of_version_1_divides_what_is_left_until_nothing_is,
+    ),
+    "keys are out though messages with free keys are ready": (
+        test_ordering.test_keys_are_out_where_all_that_waits_has_a_busy_key_and_places_are_free,
     ),
 }
 """Scenarios for what random runs hardly meet, or what the model leaves open."""
