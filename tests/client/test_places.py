@@ -239,7 +239,7 @@ def test_where_all_keys_are_out_no_round_trip_is_a_reason_for_places_for_a_while
         (limits.KEYS_OUT_S + 0.1, 2 * 150 + 1),
     ):
         for before_s in (0.02, 0.01):  # what comes is quick
-            places.delivered(now - before_s, 150, 100, waiting=False)
+            places.delivered(now - before_s, 150, 100, waiting=True)
         places.starved(now, held=150, in_hand=0, waiting=1)
         places.delivered(now + 0.01, 150, 100, waiting=True)
         assert places.count == count
