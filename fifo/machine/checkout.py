@@ -33,14 +33,15 @@ def checkout(step: Step, queue: Queue) -> None:
     state = step.state
     if state.pending:
         state.pending.pop(queue.number, None)
+    service = queue.service
     place = 0
     # A round is over when all have had a turn since; without even shares none ever is.
     begun = queue.turns if state.version >= EVEN_SHARES else NEVER_MS
-    while queue.ready and place < len(queue.service) and not queue.paused:
+    while queue.ready and place < len(service) and not queue.paused:
         if step.checkouts <= 0:
             state.pending[queue.number] = None
             return
-        consumer = step.open_consumer(queue.service[place][2])
+        consumer = step.open_consumer(service[place][2])
         if not consumers.is_present(state, state.sessions.get(consumer.session)):
             # A change of leader detached it: it comes back when its session resumes.
             consumers.leave_service(queue, consumer)
@@ -48,7 +49,9 @@ def checkout(step: Step, queue: Queue) -> None:
         room = consumers.capacity(consumer)
         if consumer.turn > begun:
             begun = queue.turns
-        share = _share(queue, consumer, place, begun)
+        share = queue.ready
+        if len(service) - place > 1:
+            share = _share(queue, consumer, place, begun)
         most = share if share < room else room
         count = deliver(step, queue, consumer, most, consumer.lock_ms)
         if not count:
@@ -58,7 +61,7 @@ def checkout(step: Step, queue: Queue) -> None:
         place = 0
         if consumer.explicit_credit:
             consumer.credit -= count
-        if len(queue.service) > 1:
+        if len(service) > 1:
             consumers.served(queue, consumer)
         if count >= room:
             consumers.leave_service(queue, consumer)
@@ -67,8 +70,6 @@ def checkout(step: Step, queue: Queue) -> None:
 def _share(queue: Queue, consumer: Consumer, place: int, begun: int) -> int:
     """An even part of what is ready among the consumers of this one's priority that have had no
     turn since `begun`."""
-    if len(queue.service) - place == 1:
-        return queue.ready
     peers = bisect_right(queue.service, (-consumer.priority, begun, NEVER_MS)) - place
     return -(-queue.ready // peers)
 
@@ -79,7 +80,6 @@ def deliver(
     consumer: Consumer,
     most: int,
     lock_ms: int,
-    *,
     session: int | None = None,
     room: int | None = None,
     key_runs: bool = False,
@@ -99,8 +99,8 @@ def deliver(
     runs: list[Run] = []
     count = 0
     start = end = -1  # what was taken last and lies side by side: together it makes few runs
-    while count < most and step.checkouts > 0 and (room is None or room > 0):
-        taken = take_next(step, queue, consumer, most - count, room, key_runs=key_runs)
+    while count < most and (room is None or room > 0):
+        taken = take_next(step, queue, consumer, most - count, room, key_runs)
         if taken is None:
             break
         position, piece = taken
@@ -125,6 +125,7 @@ def deliver(
         queue.counters["delivered"] += count
         step.checkouts -= limits.DELIVERY_COST
         step.effects.append(
+            # By place: that is half the price of a record where some fields are named.
             Deliver(
                 consumer.session if session is None else session,
                 consumer.number,
@@ -133,8 +134,8 @@ def deliver(
                 lock_ms,
                 step.now + lock_ms,
                 tuple(runs),
-                repeat=False,
-                label=consumer.label,
+                False,
+                consumer.label,
             )
         )
     return count
@@ -156,7 +157,6 @@ def take_next(
     consumer: Consumer,
     most: int,
     room: int | None = None,
-    *,
     key_runs: bool = False,
 ) -> tuple[int, int] | None:
     """Take the first stretch of messages that the consumer may have: (position, count).
@@ -185,6 +185,7 @@ def take_next(
                 return None
             ready.take_returned(queue, back)
             position, count = back, 1
+            block = queue.blocks[position >> BLOCK_BITS]
         elif fresh is None or fresh[0] >= bound:
             return None
         else:
@@ -201,7 +202,7 @@ def take_next(
                 count = ready.reaching(queue, position, count, room)
             ready.take_fresh(queue, position, count)
         # The first message speaks for all of the stretch: `_stretch` has cut it there.
-        if ready.expires_ms(queue, position) <= step.now:
+        if block.expires is not None and ready.expires_ms(queue, position) <= step.now:
             ordering.finished(step, queue, position)
             deadletter.expire(step, queue, position)
             step.checkouts -= limits.LEAVE_COST
@@ -304,7 +305,7 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
     """Messages from `position` on as they are delivered: few runs where they came in few batches,
     but a dead letter alone."""
     found: list[Run] = []
-    while count:
+    while True:
         offset = position & ready.BLOCK_MASK
         piece = BLOCK_MESSAGES - offset
         if piece > count:
@@ -316,10 +317,16 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
         if queue.has_priorities and position >> LANE_SHIFT != ready.DEFAULT_LANE:
             level = bytes([queue.priority_of(position)])
             runs = [run._replace(priorities=level * run.count) for run in runs]
-        found += as_recorded(runs, records) if records else runs
+        if records:
+            runs = as_recorded(runs, records)
+        if found:
+            found += runs
+        else:
+            found = runs
+        if piece == count:
+            return found
         position += piece
         count -= piece
-    return found
 
 
 def _alike(queue: Queue, position: int, count: int) -> tuple[int, list[Record]]:

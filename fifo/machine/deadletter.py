@@ -6,7 +6,6 @@ must be in no place when these are called: the caller took it out of wherever it
 """
 
 from array import array
-from dataclasses import replace
 from typing import NamedTuple
 
 from fifo.machine import limits, overflow
@@ -82,7 +81,7 @@ def transfer(
     if ttl_ms is not None or priorities != batch.extras.priorities:  # else no copy is needed
         expires = None if ttl_ms is None else array("Q", [step.now + ttl_ms])
         extras = batch.extras._replace(priorities=priorities, expires=expires)
-        batch = replace(batch, extras=extras)
+        batch = batch._replace(extras=extras)
     lane = ready.lane_of(target, priority)
     ready.remove(source, position, 1)
     if target.spec.overflow == "drop_oldest":

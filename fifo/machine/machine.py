@@ -149,8 +149,10 @@ def _finish(step: Step, facts: list[int]) -> None:
     What they hold then is added to the `facts` of the running hash.
     """
     state = step.state
-    for number in state.pending:
-        step.touched.setdefault(number, state.queues[number])
+    pending = state.pending
+    if pending:
+        for number in pending:
+            step.touched.setdefault(number, state.queues[number])
     # A checkout may expire messages into a dead-letter queue, which is then touched too; those
     # chains have no cycle, and each round moves messages, so this ends.
     while step.touched:
@@ -161,9 +163,9 @@ def _finish(step: Step, facts: list[int]) -> None:
             if queue.ready and queue.service:
                 state.touch(queue)
                 checkout.checkout(step, queue)
-            elif state.pending:
+            elif pending:
                 # Who comes, or what becomes ready, touches it again; till then there is no work.
-                state.pending.pop(queue.number, None)
+                pending.pop(queue.number, None)
             if queue.expiry_of:
                 state.touch(queue)
                 ready.tidy(queue)
@@ -176,12 +178,12 @@ def _apply(step: Step, command: Command) -> Reply:
     match command:
         case commands.Publish():
             return publish.publish(step, command)
-        case commands.PublishAcross():
-            return publish.publish_across(step, command)
         case commands.Settle():
             if command.generation:
                 return durable.settle_tokens(step, command)
             return settle.settle(step, command)
+        case commands.PublishAcross():
+            return publish.publish_across(step, command)
         case commands.Tick():
             return tick.tick(step, command)
         case commands.Get():

@@ -24,7 +24,7 @@ def full(queue: Queue) -> Refused:
     )
 
 
-def room(queue: Queue, sizes: "array[int]", start: int) -> int:
+def room(queue: Queue, sizes: Sequence[int], start: int) -> int:
     """The first message from `start` on that does not fit into the queue as it is."""
     spec = queue.spec
     stop = len(sizes)
@@ -37,7 +37,7 @@ def room(queue: Queue, sizes: "array[int]", start: int) -> int:
 
 
 def admit(
-    queue: Queue, sizes: "array[int]", start: int, known: Sequence[int] = ()
+    queue: Queue, sizes: Sequence[int], start: int, known: Sequence[int] = ()
 ) -> tuple[int, Refused | None]:
     """The place up to which messages from `start` on fit, where nothing is evicted for them.
 

@@ -17,6 +17,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from fifo.machine import limits
+from fifo.machine.record import maker
 from fifo.machine.state.records import Consumer, Hold, HoldLane, State
 from fifo.machine.types import NEVER_MS, Range
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _HIGH = 1 << 62
-_NO_HOLD = Hold(0, 0, 0, -1)
+_hold = maker(Hold)
 
 
 def hold(
@@ -36,13 +37,14 @@ def hold(
     if lane is None:
         lane = _new_lane(state, consumer, lock_ms, now_ms)
     holds = lane.holds
-    start, held, place, at_ms = holds[-1] if holds else _NO_HOLD
-    if at_ms == now_ms and start + held == first and place + held == position:
-        holds[-1] = Hold(start, held + count, place, now_ms)
-    else:
-        holds.append(Hold(first, count, position, now_ms))
     consumer.held += count
     consumer.next_token = first + count
+    if holds:
+        start, held, place, at_ms = holds[-1]
+        if at_ms == now_ms and start + held == first and place + held == position:
+            holds[-1] = _hold((start, held + count, place, now_ms))
+            return first
+    holds.append(_hold((first, count, position, now_ms)))
     return first
 
 
@@ -71,7 +73,8 @@ def release(state: State, consumer: Consumer, first: int, last: int) -> list[Hol
     lanes = consumer.lanes
     found: list[Hold] = []
     for lane in lanes.values():
-        found += _cut_out(lane.holds, first, last)
+        cut_out = _cut_out(lane.holds, first, last)
+        found = found + cut_out if found else cut_out
     for _, count, _, _ in found:
         consumer.held -= count
     if len(lanes) > 1:
@@ -85,7 +88,11 @@ def release(state: State, consumer: Consumer, first: int, last: int) -> list[Hol
 def _cut_out(holds: list[Hold], first: int, last: int) -> list[Hold]:
     """Take what has tokens first..last out of holds, and return it; what sticks out at either end
     stays."""
-    start = _with(holds, first)
+    start = 0 if holds and holds[0][0] >= first else _with(holds, first)
+    if start < len(holds):
+        token, count, _, _ = holds[start]
+        if token == first and token + count == last + 1:  # it alone, and all of it
+            return [holds.pop(start)]
     stop = bisect_right(holds, (last, _HIGH), start)
     found = holds[start:stop]
     if not found:

@@ -30,7 +30,8 @@ def lane_of(queue: Queue, priority: int) -> int:
 
 def append(queue: Queue, batch: Batch, lane: int, generation: int) -> int:
     """Put a batch at the end of its lane's fresh range; the position of its first message."""
-    first = position = queue.tails[lane]
+    tails, blocks, live = queue.tails, queue.blocks, queue.live
+    first = position = tails[lane]
     count = len(batch.sizes)
     end = first + count
     while position < end:
@@ -38,20 +39,20 @@ def append(queue: Queue, batch: Batch, lane: int, generation: int) -> int:
         stop = (key + 1) << BLOCK_BITS
         if stop > end:
             stop = end
-        block = queue.blocks.get(key)
+        block = blocks.get(key)
         if block is None:
-            block = queue.blocks[key] = Block(generation)
-            queue.live[key] = 0
+            block = blocks[key] = Block(generation)
+            live[key] = 0
         elif block.generation != generation:
-            block = queue.blocks[key] = block.copy(generation)
+            block = blocks[key] = block.copy(generation)
         added = stop - position
         piece = batch if added == count else batch.part(position - first, stop - first)
         block.append(piece)
-        queue.live[key] += added
+        live[key] += added
         if piece.extras is not PLAIN and piece.extras.expires is not None:
             note_expiry(queue, key, min(piece.extras.expires))
         position = stop
-    queue.tails[lane] = end
+    tails[lane] = end
     if lane < queue.front_lane:
         queue.front_lane = lane
     queue.ready += count
@@ -73,12 +74,11 @@ def add_hole(queue: Queue, first: int, end: int) -> None:
 
 def fresh_front(queue: Queue) -> tuple[int, int] | None:
     """The first fresh message and how many stand behind each other from there in one block."""
-    lane = queue.front_lane
+    lane, heads, tails = queue.front_lane, queue.heads, queue.tails
     while lane < LANES:
-        head, tail = queue.heads[lane], queue.tails[lane]
-        if head != tail:
+        if heads[lane] != tails[lane]:
             queue.front_lane = lane
-            return _fresh_from(queue, head, tail)
+            return fresh_in(queue, lane)
         lane += 1
     queue.front_lane = lane
     return None
@@ -86,10 +86,7 @@ def fresh_front(queue: Queue) -> tuple[int, int] | None:
 
 def fresh_in(queue: Queue, lane: int) -> tuple[int, int]:
     """The same for one lane, in which something is fresh."""
-    return _fresh_from(queue, queue.heads[lane], queue.tails[lane])
-
-
-def _fresh_from(queue: Queue, head: int, tail: int) -> tuple[int, int]:
+    head, tail = queue.heads[lane], queue.tails[lane]
     end = (head | BLOCK_MASK) + 1
     if tail < end:
         end = tail
@@ -279,11 +276,13 @@ def remove(queue: Queue, position: int, count: int) -> None:
         piece = BLOCK_MESSAGES - offset
         if piece > count:
             piece = count
-        queue.bytes -= sum(queue.blocks[key].sizes[offset : offset + piece])
-        left = queue.live[key] - piece
+        sizes = queue.blocks[key].sizes
+        queue.bytes -= sizes[offset] if piece == 1 else sum(sizes[offset : offset + piece])
+        live = queue.live
+        left = live[key] - piece
         assert left >= 0, "a block lost more messages than it had"
         if left or (key + 1) << BLOCK_BITS > queue.tails[position >> LANE_SHIFT]:
-            queue.live[key] = left
+            live[key] = left
         else:
             drop_block(queue, key)
         position += piece

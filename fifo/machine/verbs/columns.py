@@ -4,13 +4,13 @@ Owns their reading alone: what of them is stored, and where, is `publish`'s.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from fifo.machine import limits
 from fifo.machine.commands import Publish, PublishAcross
 from fifo.machine.record import value
-from fifo.machine.state.blocks import unpack
+from fifo.machine.state.blocks import unpack, unpack_sizes
 from fifo.machine.types import Column
 from fifo.words import bounds
 
@@ -21,10 +21,8 @@ class InvalidColumn(Exception):
 
 @value
 class Columns:
-    """The columns of a publish, all of the batch's length or None."""
+    """The columns that plain messages do not have, all of the batch's length or None."""
 
-    sizes: "array[int]"
-    bodies_bytes: int
     key_lengths: "array[int] | None"
     header_lengths: "array[int] | None"
     priorities: bytes | None
@@ -36,7 +34,8 @@ class Columns:
     def part(self, low: int, high: int) -> "Columns":
         """The columns of messages low..high-1 but their numbers; one that is all default there is
         None, as if they had come alone."""
-        sizes = self.sizes[low:high]
+        if self is NO_COLUMNS:
+            return self
         priorities, dedup_ids = self.priorities, self.dedup_ids
         if priorities is not None:
             priorities = priorities[low:high]
@@ -46,8 +45,6 @@ class Columns:
             dedup_ids = dedup_ids[low:high]
             dedup_ids = dedup_ids if any(dedup_ids) else None
         return Columns(
-            sizes,
-            sum(sizes),
             _slice(self.key_lengths, low, high),
             _slice(self.header_lengths, low, high),
             priorities,
@@ -56,6 +53,10 @@ class Columns:
             dedup_ids,
             None,
         )
+
+
+NO_COLUMNS = Columns(None, None, None, None, None, None, None)
+"""Those of a plain publish: one look tells that there are none."""
 
 
 def _slice(column: "array[int] | None", low: int, high: int) -> "array[int] | None":
@@ -67,9 +68,10 @@ def _unless_zero(column: "array[int]") -> "array[int] | None":
 
 
 def parts(
-    area: memoryview, command: PublishAcross, columns: Columns
-) -> Iterator[tuple[Publish, Columns]]:
-    """The parts of a publish to several queues, each as a publish to that queue alone.
+    area: memoryview, command: PublishAcross, sizes: Sequence[int], columns: Columns
+) -> Iterator[tuple[Publish, Sequence[int], int, Columns]]:
+    """The parts of a publish to several queues, each as a publish to that queue alone with what
+    `read` finds of it.
 
     Raises `InvalidColumn` before the first where a column that says so is not there.
     """
@@ -83,19 +85,23 @@ def parts(
         raise InvalidColumn("a column of the queues exceeds the raw part of the publish")
     if sum(counts) != command.count or not all(counts):
         raise InvalidColumn(f"the queues' messages are not {command.count}, or one has none")
-    return _parts(
-        command, columns, zip(command.queues, counts, previous, numbers, below, strict=True)
-    )
+    queues = zip(command.queues, counts, previous, numbers, below, strict=True)
+    return _parts(command, sizes, columns, queues)
 
 
 def _parts(
-    command: PublishAcross, columns: Columns, queues: "Iterator[tuple[str, int, int, int, int]]"
-) -> Iterator[tuple[Publish, Columns]]:
+    command: PublishAcross,
+    sizes: Sequence[int],
+    columns: Columns,
+    queues: "Iterator[tuple[str, int, int, int, int]]",
+) -> Iterator[tuple[Publish, Sequence[int], int, Columns]]:
     low, bodies_at = 0, command.bodies_at
     keys_at = command.keys[1] if command.keys else 0
     headers_at = command.headers[1] if command.headers else 0
     for queue, count, previous, number, below in queues:
         part = columns.part(low, low + count)
+        own = sizes[low : low + count]
+        bodies_bytes = sum(own)
         yield (
             Publish(
                 command.session,
@@ -110,10 +116,12 @@ def _parts(
                 (0, headers_at),
                 queue_below=below,
             ),
+            own,
+            bodies_bytes,
             part,
         )
         low += count
-        bodies_at += part.bodies_bytes
+        bodies_at += bodies_bytes
         if part.key_lengths is not None:
             keys_at += sum(part.key_lengths)
         if part.header_lengths is not None:
@@ -122,20 +130,38 @@ def _parts(
 
 def read(
     area: memoryview, command: Publish | PublishAcross, number: int, numbers_at: int | None
-) -> Columns:
-    """The columns of messages, the first of which has this number where each has its own.
+) -> tuple[Sequence[int], int, Columns]:
+    """The sizes of bodies, their sum, and the columns beside them, of messages the first of which
+    has this number where each has its own.
 
     Raises `InvalidColumn`.
     """
-    count = command.count
-    sizes = unpack(area, command.sizes_at, count, "I")
+    sizes = unpack_sizes(area, command.sizes_at, command.count)
     bodies_bytes = 0 if sizes is None else sum(sizes)
     if sizes is None or command.bodies_at + bodies_bytes > len(area):
         raise InvalidColumn("the bodies exceed the raw part of the publish")
-    if max(sizes) > bounds.BODY_BYTES_MAX:
+    # A body is no larger than all of them: as a rule their sum says enough.
+    if bodies_bytes > bounds.BODY_BYTES_MAX and max(sizes) > bounds.BODY_BYTES_MAX:
         raise InvalidColumn(
             f"a body has {max(sizes)} bytes, at most {bounds.BODY_BYTES_MAX} are allowed"
         )
+    if (
+        command.keys is None
+        and command.headers is None
+        and command.priorities_at is None
+        and command.delays_at is None
+        and command.ttls_at is None
+        and command.dedup is None
+        and numbers_at is None
+    ):
+        return sizes, bodies_bytes, NO_COLUMNS
+    return sizes, bodies_bytes, _read_others(area, command, number, numbers_at)
+
+
+def _read_others(
+    area: memoryview, command: Publish | PublishAcross, number: int, numbers_at: int | None
+) -> Columns:
+    count = command.count
     keys = headers = priorities = delays = ttls = dedup_ids = numbers = None
     if command.keys is not None:
         keys = _lengths(area, command.keys, count, bounds.KEY_BYTES_MAX, "key")
@@ -153,7 +179,7 @@ def read(
         numbers = _numbers(area, numbers_at, count, number)
     if delays is not None and not any(delays):
         delays = None
-    return Columns(sizes, bodies_bytes, keys, headers, priorities, delays, ttls, dedup_ids, numbers)
+    return Columns(keys, headers, priorities, delays, ttls, dedup_ids, numbers)
 
 
 def _priorities(area: memoryview, at: int, count: int) -> bytes:

@@ -183,9 +183,9 @@ def fetch(step: Step, command: Fetch) -> Reply:
 
 def settle_tokens(step: Step, command: Settle) -> Reply:
     """Settle single tokens with any verb, whichever session asks."""
-    refused = checks.session(step, command.session, command.fence)
-    if refused is not None:
-        return refused
+    session = checks.session(step, command.session, command.fence)
+    if isinstance(session, Refused):
+        return session
     consumer = _find(step, command)
     if isinstance(consumer, Refused):
         return consumer

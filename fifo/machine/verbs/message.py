@@ -6,7 +6,6 @@ does nothing. An action that takes a locked message from its holder notifies tha
 """
 
 from array import array
-from dataclasses import replace
 from typing import NamedTuple
 
 from fifo.machine import checks, consumers, deadletter, limits, overflow, returns
@@ -261,8 +260,8 @@ def _edited(step: Step, queue: Queue, position: int, content: tuple[tuple[int, i
         key_hashes=array("Q", [hashed]) if key else None,
     )
     sizes = array("I", [body])
-    return replace(
-        batch, index=step.index, bodies_at=body_at, sizes=sizes, bodies_bytes=body, extras=extras
+    return batch._replace(
+        index=step.index, bodies_at=body_at, sizes=sizes, bodies_bytes=body, extras=extras
     )
 
 

@@ -8,17 +8,17 @@ of that producer to that queue behind it is refused as a gap.
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from fifo.machine import checks, deadletter, dedup, limits, overflow
 from fifo.machine.commands import Publish, PublishAcross
 from fifo.machine.replies import Published, PublishedAcross, Refused, Repeat, Reply
 from fifo.machine.state import ready
-from fifo.machine.state.blocks import PLAIN, Batch, Extras, key_hash
-from fifo.machine.state.records import Producer, Queue, Step
+from fifo.machine.state.blocks import PLAIN, Batch, Extras, key_hash, new_batch
+from fifo.machine.state.records import Producer, Queue, Session, Step
 from fifo.machine.types import NEVER_MS, Cause, Use
 from fifo.machine.verbs.columns import (
+    NO_COLUMNS,
     Columns,
     InvalidColumn,
     parts,
@@ -29,77 +29,84 @@ from fifo.words.codes import RefusalCode
 
 def publish(step: Step, command: Publish) -> Reply:
     """Store what of the batch may be stored."""
-    refused = _check_session(step, command)
-    if refused is not None:
-        return refused
+    session = _check_session(step, command)
+    if isinstance(session, Refused):
+        return session
     queue = checks.queue_named(step, command.queue)
     if isinstance(queue, Refused):
         return queue
-    if queue.spec.overflow == "drop_oldest" and command.count > limits.DROPPING_MESSAGES:
+    if command.count > limits.DROPPING_MESSAGES and queue.spec.overflow == "drop_oldest":
         text = (
             f"a publish to a queue with overflow=drop_oldest has at most"
             f" {limits.DROPPING_MESSAGES} messages, not {command.count}"
         )
         return Refused(RefusalCode.TOO_LARGE, text)
-    producer = _producer(step, command)
+    producer = _producer(step, command, session)
     if producer is None:
         return _no_producer()
     try:
-        columns = read(step.area, command, command.number, command.numbers_at)
+        found = read(step.area, command, command.number, command.numbers_at)
     except InvalidColumn as error:
         return Refused(RefusalCode.INVALID, str(error))
-    return _store(step, command, queue, producer, columns)
+    sizes, bodies_bytes, columns = found
+    return _store(step, command, queue, producer, sizes, bodies_bytes, columns)
 
 
 def publish_across(step: Step, command: PublishAcross) -> Reply:
     """The same for each of several queues: one that refuses its messages refuses no other's."""
-    refused = _check_session(step, command)
-    if refused is not None:
-        return refused
-    producer = _producer(step, command)
+    session = _check_session(step, command)
+    if isinstance(session, Refused):
+        return session
+    producer = _producer(step, command, session)
     if producer is None:
         return _no_producer()
     try:
-        columns = read(step.area, command, 0, None)
-        found = parts(step.area, command, columns)
+        sizes, _, columns = read(step.area, command, 0, None)
+        found = parts(step.area, command, sizes, columns)
     except InvalidColumn as error:
         return Refused(RefusalCode.INVALID, str(error))
-    return PublishedAcross(tuple([_store_part(step, part, producer, own) for part, own in found]))
+    return PublishedAcross(tuple([_store_part(step, producer, *part) for part in found]))
 
 
 def _store_part(
-    step: Step, part: Publish, producer: Producer, columns: Columns
+    step: Step,
+    producer: Producer,
+    part: Publish,
+    sizes: Sequence[int],
+    bodies_bytes: int,
+    columns: Columns,
 ) -> Published | Refused:
     queue = checks.queue_named(step, part.queue)
     if isinstance(queue, Refused):
         return queue
-    return _store(step, part, queue, producer, columns)
+    return _store(step, part, queue, producer, sizes, bodies_bytes, columns)
 
 
-def _check_session(step: Step, command: Publish | PublishAcross) -> Refused | None:
-    """Refuse where the session may not publish; note that it has."""
+def _check_session(step: Step, command: Publish | PublishAcross) -> Session | Refused | None:
+    """The session, where it may publish, with a note that it has; None for a named producer that
+    comes without one."""
     if command.producer and not command.session:
         return None
-    refused = checks.session(step, command.session, command.fence)
-    if refused is None and not step.state.sessions[command.session].use:
+    session = checks.session(step, command.session, command.fence)
+    if isinstance(session, Session) and not session.use:
         step.open_session(command.session).use = int(Use.WRITING)
-    return refused
+    return session
 
 
 def _no_producer() -> Refused:
     return Refused(RefusalCode.UNKNOWN_PRODUCER, "there is no such producer: open it again")
 
 
-def _producer(step: Step, command: Publish | PublishAcross) -> Producer | None:
+def _producer(
+    step: Step, command: Publish | PublishAcross, session: Session | None
+) -> Producer | None:
     state = step.state
-    if not command.producer:  # the session's own
-        return state.producers.get(state.sessions[command.session].producer)
-    producer = state.producers.get(command.producer)
+    own = 0 if session is None else session.producer
+    producer = state.producers.get(command.producer or own)
     if producer is None:
         return None
     if producer.name is None:
-        is_own = command.session and state.sessions[command.session].producer == producer.number
-        return producer if is_own else None
+        return producer if producer.number == own else None
     if producer.used_ms != step.now:
         state.touch(producer)
         producer.used_ms = step.now
@@ -107,20 +114,28 @@ def _producer(step: Step, command: Publish | PublishAcross) -> Producer | None:
 
 
 def _store(
-    step: Step, command: Publish, queue: Queue, producer: Producer, columns: Columns
+    step: Step,
+    command: Publish,
+    queue: Queue,
+    producer: Producer,
+    sizes: Sequence[int],
+    bodies_bytes: int,
+    columns: Columns,
 ) -> Published | Refused:
-    if not command.previous < command.number or command.number + command.count > limits.NUMBER_MAX:
+    number, count = command.number, command.count
+    if not command.previous < number or number + count > limits.NUMBER_MAX:
         return _misnumbered(command)
     last = queue.last_numbers.get(producer.number, 0)
     # A number that this queue knows was stored here: it was made before this was sent first.
-    if 0 < command.queue_below <= queue.number and last < command.number:
-        queue.counters["refused"] += command.count
+    if 0 < command.queue_below <= queue.number and last < number:
+        queue.counters["refused"] += count
         text = f"queue {queue.name!r} may be another than the one that this was sent to first"
         replaced = Refused(RefusalCode.QUEUE_REPLACED, text, {"expected": last})
         return Published(queue.number, producer.number, 0, 0, replaced)
-    stop = command.count
-    duplicates = 0 if last < command.number else _duplicates(command, columns, last)
+    stop = count
+    duplicates = 0 if last < number else _duplicates(command, columns, last)
     refused = None
+    spec = queue.spec
     if not duplicates and command.previous > last:
         text = f"message {command.previous} of this producer was not stored"
         refused = Refused(RefusalCode.GAP, text, {"expected": last})
@@ -130,28 +145,49 @@ def _store(
         if columns.dedup_ids is not None:
             dedup.forget_due(step, queue)
             known = dedup.known(step, queue, columns.dedup_ids, duplicates, stop)
-        spec = queue.spec
         if spec.max_length is not None or spec.max_bytes is not None:
-            stop, refused = overflow.admit(queue, columns.sizes, duplicates, known)
+            stop, refused = overflow.admit(queue, sizes, duplicates, known)
         if columns.dedup_ids is not None:
             stop, refused = dedup.admit(queue, columns.dedup_ids, duplicates, stop, refused)
-    appended = 0
+    appended = stored = 0
     if stop > duplicates:
-        stop, refused, appended = _append(
-            step, command, queue, producer, columns, duplicates, stop, refused
+        plain = columns is NO_COLUMNS and spec.ttl_ms is None
+        extras = PLAIN if plain else _extras(step, command, queue, columns)
+        batch = new_batch(
+            (
+                step.index,
+                command.bodies_at,
+                sizes,
+                bodies_bytes,
+                producer.number,
+                number,
+                queue.number,
+                step.wall,
+                step.now,
+                extras,
+            )
         )
-    stored = 0
-    if stop > duplicates:
+        if plain and spec.overflow != "drop_oldest":
+            # The common case, and the fast one: a whole batch is one span of one block, whatever
+            # its size.
+            appended = stop - duplicates
+            piece = batch if appended == count else batch.part(duplicates, stop)
+            ready.append(queue, piece, ready.DEFAULT_LANE, step.state.generation)
+        else:
+            stop, refused, appended = _append(
+                step, command, queue, batch, columns, duplicates, stop, refused
+            )
+        queue.counters["published"] += appended
         stored = stop - duplicates
+    if stored:
         if not last:
             _begin(step, producer, queue)
-        number = command.number + stop - 1
         queue.last_numbers[producer.number] = (
-            number if columns.numbers is None else columns.numbers[stop - 1]
+            number + stop - 1 if columns.numbers is None else columns.numbers[stop - 1]
         )
-    if appended != command.count:
+    if appended != count:
         queue.counters["duplicates"] += duplicates + max(stored - appended, 0)
-        queue.counters["refused"] += command.count - duplicates - stored
+        queue.counters["refused"] += count - duplicates - stored
     repeats: tuple[Repeat, ...] = ()
     if columns.dedup_ids is not None and queue.dedup:
         sent = _numbers_of(command, columns)
@@ -194,7 +230,7 @@ def _append(
     step: Step,
     command: Publish,
     queue: Queue,
-    producer: Producer,
+    batch: Batch,
     columns: Columns,
     start: int,
     stop: int,
@@ -206,43 +242,30 @@ def _append(
     A `drop_oldest` queue drops for each message that does not fit, in turn, as if each had come
     alone; where nothing may be dropped for one, it is refused with all behind it.
     """
-    batch = Batch(
-        step.index,
-        command.bodies_at,
-        columns.sizes,
-        columns.bodies_bytes,
-        producer.number,
-        command.number,
-        queue.number,
-        step.wall,
-        step.now,
-        _extras(step, command, queue, columns),
-    )
     known: list[int] = []
     if columns.dedup_ids is not None:
         known = dedup.known(step, queue, columns.dedup_ids, start, stop)
     appended = 0
     free = stop
     if queue.spec.overflow == "drop_oldest":  # elsewhere only what fits has been admitted
-        free = overflow.room(queue, columns.sizes, start)
+        free = overflow.room(queue, batch.sizes, start)
     for low, high in _stretches(queue, columns, known, start, stop, free):
         lane = ready.DEFAULT_LANE
         if columns.priorities is not None:
             lane = ready.lane_of(queue, columns.priorities[low])
-        if low >= free and not deadletter.make_room(step, queue, columns.sizes[low], lane):
+        if low >= free and not deadletter.make_room(step, queue, batch.sizes[low], lane):
             stop, refused = low, overflow.full(queue)
             break
         piece = batch if high - low == command.count else batch.part(low, high)
         if columns.numbers is not None:
-            piece = replace(piece, number=columns.numbers[low])
+            piece = piece._replace(number=columns.numbers[low])
         position = ready.append(queue, piece, lane, step.state.generation)
         appended += high - low
         if columns.delays is not None:
             _delay(step, queue, position, columns.delays[low:high])
-    queue.counters["published"] += appended
     if columns.dedup_ids is not None:
         sent = _numbers_of(command, columns)
-        dedup.remember(step, queue, producer.number, sent, columns.dedup_ids, start, stop)
+        dedup.remember(step, queue, batch.producer, sent, columns.dedup_ids, start, stop)
     return stop, refused, appended
 
 
@@ -253,7 +276,6 @@ def _stretches(
     `free` on, where each message needs another dropped, one by one."""
     lanes = columns.priorities if queue.has_priorities else None
     numbers = columns.numbers
-    # The common case, and the fast one: a whole batch is one span of one block, whatever its size.
     if lanes is None and numbers is None and not known and free >= stop:
         return [(start, stop)]
     # A span of a block is one lane, one producer and consecutive numbers, so each change of these
@@ -297,7 +319,7 @@ def _extras(step: Step, command: Publish, queue: Queue, columns: Columns) -> Ext
     keys, headers, priorities = columns.key_lengths, columns.header_lengths, columns.priorities
     expires = key_hashes = None
     if columns.ttls is not None or queue.spec.ttl_ms is not None:
-        expires = _expires(step, queue, columns)
+        expires = _expires(step, queue, columns, command.count)
     elif keys is None and headers is None and priorities is None:
         return PLAIN
     if keys is not None:
@@ -313,10 +335,9 @@ def _extras(step: Step, command: Publish, queue: Queue, columns: Columns) -> Ext
     )
 
 
-def _expires(step: Step, queue: Queue, columns: Columns) -> "array[int]":
+def _expires(step: Step, queue: Queue, columns: Columns, count: int) -> "array[int]":
     """When each message expires: by its own ttl or the queue's, whichever is shorter."""
     ttls, default = columns.ttls, queue.spec.ttl_ms
-    count = len(columns.sizes)
     longest = NEVER_MS - step.now if default is None else default
     if ttls is None:
         return array("Q", [step.now + longest]) * count

@@ -325,9 +325,9 @@ def end_session(step: Step, command: EndSession) -> Reply:
         if not session.disconnected or ends_ms(session) > step.now:
             return Refused(RefusalCode.SESSION_CONNECTED, "the session is not due to end")
     else:
-        refused = checks.session(step, command.session, command.fence)
-        if refused is not None:
-            return refused
+        found = checks.session(step, command.session, command.fence)
+        if isinstance(found, Refused):
+            return found
     session = step.open_session(command.session)
     kept_ms = session.disconnected_ms + bounds.WRITING_SESSION_MS
     is_over = session.use == Use.NONE or (session.disconnected and kept_ms <= step.now)
@@ -470,9 +470,9 @@ def go_on_forgetting(step: Step, number: int, cursor: int) -> None:
 
 def notice_ack(step: Step, command: NoticeAck) -> Reply:
     """The client's library has all notices up to this one. It proves nothing about the program."""
-    refused = checks.session(step, command.session, command.fence)
-    if refused is not None:
-        return refused
+    found = checks.session(step, command.session, command.fence)
+    if isinstance(found, Refused):
+        return found
     session = step.open_session(command.session)
     while session.notices and (first := next(iter(session.notices))) <= command.notice:
         del session.notices[first]

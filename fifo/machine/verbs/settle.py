@@ -24,14 +24,15 @@ Line = tuple[int, int, int, bool]
 _ACK, _NACK, _TERMINATE = int(Verb.ACK), int(Verb.NACK), int(Verb.TERMINATE)
 _CANCELLED = int(Base.CANCELLED)
 _OK, _LOCK_LOST = int(Status.OK), int(Status.LOCK_LOST)
+_DEAD_LETTERED, _ALREADY_SETTLED = int(Status.DEAD_LETTERED), int(Status.ALREADY_SETTLED)
 
 
 def settle(step: Step, command: Settle) -> Reply:
     """Settle token ranges of one consumer with one verb."""
-    refused = checks.session(step, command.session, command.fence)
-    if refused is not None:
-        return refused
-    if not step.state.sessions[command.session].use:
+    session = checks.session(step, command.session, command.fence)
+    if isinstance(session, Refused):
+        return session
+    if not session.use:
         step.open_session(command.session).use = int(Use.WRITING)
     tokens = 0
     for first, last in command.ranges:
@@ -65,20 +66,25 @@ def settle_ranges(step: Step, command: Settle, consumer: Consumer) -> Reply:
     queue = step.open_queue(consumer.queue)
     if consumer.generation != state.generation:
         state.touch(consumer)
-    if command.verb == _TERMINATE and queue.spec.dead_letter is None:
-        if command.session == consumer.session and not command.automatic:
-            consumers.prove_alive(step, consumer)
-        text = f"queue {queue.name!r} has no dead-letter queue: the messages stay locked"
-        return Refused(RefusalCode.NO_DEAD_LETTER_QUEUE, text)
-    lines_out: list[Line] = []
     way = None
-    if command.verb != _ACK and command.verb != _TERMINATE:
+    if command.verb == _TERMINATE:
+        if queue.spec.dead_letter is None:
+            return _no_dead_letter_queue(step, command, queue, consumer)
+    elif command.verb != _ACK:
         cause = Cause.NACK if command.verb == _NACK else Cause.RELEASED
         way = returns.way_of(step, queue, consumer, cause, own=True, delay_ms=command.delay_ms)
+    lines_out: list[Line] = []
     for first, last in command.ranges:
         settle_range(step, command, queue, consumer, first, last, lines_out, way)
     after(step, queue, consumer, command)
     return Receipt(consumer.number, tuple(lines_out))
+
+
+def _no_dead_letter_queue(step: Step, command: Settle, queue: Queue, consumer: Consumer) -> Refused:
+    if command.session == consumer.session and not command.automatic:
+        consumers.prove_alive(step, consumer)
+    text = f"queue {queue.name!r} has no dead-letter queue: the messages stay locked"
+    return Refused(RefusalCode.NO_DEAD_LETTER_QUEUE, text)
 
 
 def _is_known(state: State, session: int, consumer: Consumer) -> bool:
@@ -166,7 +172,7 @@ def settle_range(
             add_line(lines, token, first - 1, _OK)
         else:
             for low, high, dead in returns.give_back(step, queue, consumer, held, way):
-                add_line(lines, low, high, Status.DEAD_LETTERED if dead else _OK)
+                add_line(lines, low, high, _DEAD_LETTERED if dead else _OK)
     if first <= last:
         _settle_unheld(step, command, queue, consumer, first, last, lines)
 
@@ -248,12 +254,12 @@ def _settle_unheld(
                 add_line(lines, token, token, status)
 
 
-def classify(consumer: Consumer, first: int, last: int) -> list[tuple[int, int, Status]]:
+def classify(consumer: Consumer, first: int, last: int) -> list[tuple[int, int, int]]:
     """Statuses of tokens first..last, none of which is held nor below the resolved mark.
 
     A token that was never given out is answered `lock_lost`, which promises nothing.
     """
-    found: list[tuple[int, int, Status]] = []
+    found: list[tuple[int, int, int]] = []
     taken = consumer.taken
     start = max(bisect_right(taken, (first, NEVER_MS, True)) - 1, 0)
     for low, high, dead in islice(taken, start, None):
@@ -262,16 +268,16 @@ def classify(consumer: Consumer, first: int, last: int) -> list[tuple[int, int, 
         if low > last:
             break
         if first < low:
-            found.append((first, low - 1, Status.ALREADY_SETTLED))
+            found.append((first, low - 1, _ALREADY_SETTLED))
         end = min(high, last)
-        found.append((max(first, low), end, Status.DEAD_LETTERED if dead else Status.LOCK_LOST))
+        found.append((max(first, low), end, _DEAD_LETTERED if dead else _LOCK_LOST))
         first = end + 1
     known = min(last, consumer.next_token - 1)
     if first <= known:
-        found.append((first, known, Status.ALREADY_SETTLED))
+        found.append((first, known, _ALREADY_SETTLED))
         first = known + 1
     if first <= last:
-        found.append((first, last, Status.LOCK_LOST))
+        found.append((first, last, _LOCK_LOST))
     return found
 
 
@@ -302,6 +308,6 @@ def _settle_late(step: Step, command: Settle, queue: Queue, consumer: Consumer, 
 def add_line(lines: list[Line], first: int, last: int, status: int, *, late: bool = False) -> None:
     """Append to a receipt, as part of its last line where that says the same."""
     if lines and lines[-1][1] + 1 == first and lines[-1][2:] == (status, late):
-        lines[-1] = (lines[-1][0], last, int(status), late)
+        lines[-1] = (lines[-1][0], last, status, late)
     else:
-        lines.append((first, last, int(status), late))
+        lines.append((first, last, status, late))

@@ -7,7 +7,7 @@ hear.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -120,14 +120,15 @@ class Truth:
         match command, reply:
             case commands.Publish(), Published():
                 area = applied.entry.area
-                columns = read(area, command, command.number, command.numbers_at)
-                self._published(area, command, columns, reply)
+                sizes, _, columns = read(area, command, command.number, command.numbers_at)
+                self._published(area, command, sizes, columns, reply)
             case commands.PublishAcross(), PublishedAcross():
                 area = applied.entry.area
-                found = parts(area, command, read(area, command, 0, None))
-                for (part, columns), one in zip(found, reply.parts, strict=True):
+                all_sizes, _, beside = read(area, command, 0, None)
+                found = parts(area, command, all_sizes, beside)
+                for (part, sizes, _, columns), one in zip(found, reply.parts, strict=True):
                     if isinstance(one, Published):
-                        self._published(area, part, columns, one)
+                        self._published(area, part, sizes, columns, one)
             case commands.Settle(), Receipt():
                 for first, last, status, late in reply.ranges:
                     for token in range(first, last + 1):
@@ -152,7 +153,12 @@ class Truth:
         before.append(Settled(verb, status, late, took, self.clock()))
 
     def _published(
-        self, area: memoryview, command: commands.Publish, columns: Columns, reply: Published
+        self,
+        area: memoryview,
+        command: commands.Publish,
+        sizes: Sequence[int],
+        columns: Columns,
+        reply: Published,
     ) -> None:
         numbers = columns.numbers or range(command.number, command.number + command.count)
         known = {
@@ -160,8 +166,8 @@ class Truth:
         }
         at = command.bodies_at
         for place in range(reply.duplicates + reply.stored):
-            body = bytes(area[at : at + columns.sizes[place]])
-            at += columns.sizes[place]
+            body = bytes(area[at : at + sizes[place]])
+            at += sizes[place]
             if place >= reply.duplicates and place not in known:
                 self._keep(command.queue, reply, numbers[place], body)
 

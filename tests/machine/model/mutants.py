@@ -297,7 +297,7 @@ BUGS: dict[str, Switch] = {
     "what is sent again is refused by the queue that it was stored in": edited(
         publish,
         "_store",
-        "queue.number and last < command.number",
+        "queue.number and last < number",
         "queue.number",
     ),
     "a gap is not noticed": edited(
@@ -566,8 +566,8 @@ BUGS: dict[str, Switch] = {
     "a delivery has no label": edited(
         checkout,
         "deliver",
-        "label=consumer.label",
-        'label=""',
+        "consumer.label",
+        '""',
     ),
     "a repeated delivery has no label": edited(
         checkout,

@@ -10,7 +10,7 @@ from tests.mutants.switch import Switch, edited
 
 BUGS: dict[str, Switch] = {
     "a queue's messages in a publish to several have the bodies of the first one's": edited(
-        columns, "_parts", "bodies_at += part.bodies_bytes", "pass"
+        columns, "_parts", "bodies_at += bodies_bytes", "pass"
     ),
     "a queue's messages in a publish to several have the keys of the first one's": edited(
         columns, "_parts", "keys_at += sum(part.key_lengths)", "pass"
@@ -25,6 +25,6 @@ BUGS: dict[str, Switch] = {
         columns, "_parts", "previous,\n", "0,\n"
     ),
     "numbers in a publish to several queues may begin before the one before": edited(
-        publish, "_store", "not command.previous < command.number or ", ""
+        publish, "_store", "not command.previous < number or ", ""
     ),
 }
