@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import machine_pictures
+from bench import machine_pictures, machine_steps
 from bench.machine import MachineFigure
 from bench.machine_cycle import Cycle
 from tests.test_pictures import PICTURE_BYTES_MAX
@@ -32,6 +32,13 @@ def test_a_cycle_works_beside_ready_and_locked_messages() -> None:
     assert _counts(cycle) == (1_000, 500, 0)
     cycle.work()()
     assert cycle.machine.state.queues[1].counters["acked"] == 50
+
+
+def test_a_lone_pair_takes_few_calls() -> None:
+    found = machine_steps.count()
+    assert all(one.steps and one.calls for one in found.values()), "a part was not seen"
+    calls = sum(one.calls for one in found.values())
+    assert calls <= 70, "a publish of one message and its ack take more calls than they did"
 
 
 def test_every_curve_is_drawn(tmp_path: Path) -> None:
