@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Budget())
+    config.pluginmanager.register(Budget(whole=not config.getoption("quick")))
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this very hook

@@ -25,29 +25,34 @@ quick.BUDGET = {budget}
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "process:")
-    config.pluginmanager.register(quick.Budget())
+    config.pluginmanager.register(quick.Budget(whole={whole}))
 """
 
 STARTS = "def test_it():\n    import subprocess\n    subprocess.run(['true'], check=True)\n"
 MARKED = "import pytest\n\n@pytest.mark.process\n" + STARTS
 CALM = "def test_it():\n    pass\n"
-BUSY = "def test_it():\n    from tests.support.quick import turn_seconds\n    turn_seconds()\n"
+BUSY = (
+    "from tests.support.quick import turn_seconds\n\n"
+    "def test_it():\n    for _ in range(4):\n        turn_seconds()\n"
+)
 
 
 @pytest.mark.parametrize(
-    ("source", "budget", "code", "printed"),
+    ("source", "budget", "whole", "code", "printed"),
     [
-        (STARTS, 100, 1, "the test starts a process: mark it `process`"),
-        (MARKED, 100, 0, ""),
-        (CALM, 0.5, 0, "of 0.5 calibration turns"),
-        (BUSY, 0.5, 1, "over the budget"),
+        (STARTS, 100, False, 1, "the test starts a process: mark it `process`"),
+        (MARKED, 100, False, 0, ""),
+        (CALM, 0.5, False, 0, "of 0.5 calibration turns"),
+        (CALM, 0.5, True, 0, "of 0.65 calibration turns"),
+        (BUSY, 0.5, False, 1, "over the budget"),
+        (BUSY, 0.5, True, 1, "over the budget"),
     ],
-    ids=["starts a process", "is marked", "is cheap", "is over the budget"],
+    ids=["starts a process", "is marked", "cheap", "cheap, whole", "over it", "over it, whole"],
 )
 def test_a_quick_test_keeps_to_the_budget_and_starts_no_process(
-    tmp_path: Path, source: str, budget: float, code: int, printed: str
+    tmp_path: Path, source: str, budget: float, whole: bool, code: int, printed: str
 ) -> None:
-    (tmp_path / "conftest.py").write_text(PLUGIN.format(budget=budget))
+    (tmp_path / "conftest.py").write_text(PLUGIN.format(budget=budget, whole=whole))
     (tmp_path / "test_it.py").write_text(source)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
