@@ -2,7 +2,9 @@
 
 Owns the policy (decisions.md, "The batching policy"): flush at once when no entry is in flight;
 otherwise when an entry commits, when 2 ms have passed, or when 1 MiB has gathered. A batch of
-nothing but patient commands leaves only for the last two reasons. Commands are packed as they
+nothing but patient commands leaves only for the last two reasons, and one behind an entry of
+several messages waits until as many commands have gathered as that one answered and left behind.
+Commands are packed as they
 arrive, so that the size of an entry is exact, and their weights are added up, so that no entry
 takes long to apply. Must not know connections, Raft or what a command means: a caller passes its
 weight and an opaque context, and the context comes back with the batch.
@@ -34,8 +36,8 @@ class Batch(Generic[C]):
     weight: int = 0
     version: int = 0
     """The highest machine version that one of the commands needs, above the one in use."""
-    patient: bool = True
-    """Whether each of the commands may wait for company."""
+    pressing: int = 0
+    """Commands among them that may not wait for company with nothing on its way."""
 
     def parts(self, *, version: int, stamp_ms: int, wall_ms: int) -> list[Buffer]:
         """Return the entry as parts for a single join; `version`: the one in use."""
@@ -53,6 +55,9 @@ class Batcher(Generic[C]):
         self._now = now
         self._full: deque[Batch[C]] = deque()
         self._open: Batch[C] | None = None
+        self._company = 1
+        """Pressing commands that make a batch which waits for no more."""
+        self._company_until = 0.0
         self.gathered_bytes = 0
         """Bytes of all commands that have not been taken; 0 only while there is none."""
 
@@ -97,13 +102,32 @@ class Batcher(Generic[C]):
         if version > batch.version:
             batch.version = version
         if not patient:
-            batch.patient = False
+            batch.pressing += 1
         self.gathered_bytes += size
 
+    def committed(self, size_bytes: int, pressing: int, until: float) -> None:
+        """Expect company until then, behind an entry of that size with so many pressing commands.
+
+        Programs that were answered together are likely to ask again together, with those that
+        asked meanwhile. Behind a small entry nothing is expected: there is too little to save.
+        """
+        self._company = 1
+        if size_bytes > limits.COMPANY_BYTES_MIN:
+            gathered = 0 if self._open is None else self._open.pressing
+            self._company = max(1, pressing + gathered)
+            self._company_until = until
+
     @property
-    def patient(self) -> bool:
-        """Whether every gathered command may wait for company."""
-        return not self._full and (self._open is None or self._open.patient)
+    def in_company(self) -> bool:
+        """Whether what is gathered is pressing, with as much company as is expected."""
+        batch = self._open
+        return bool(self._full) or (batch is not None and batch.pressing >= self._company)
+
+    def may_leave(self, now: float) -> bool:
+        """Whether what is gathered is pressing, and need not wait for company any more."""
+        return self.in_company or (
+            self._open is not None and self._open.pressing > 0 and now >= self._company_until
+        )
 
     def due(self, now: float, *, in_flight: int) -> bool:
         """Whether a batch should go out now; `in_flight`: entries without an outcome."""
@@ -112,19 +136,22 @@ class Batcher(Generic[C]):
         if self._open is None:
             return False
         return (
-            (in_flight == 0 and not self._open.patient)
+            (in_flight == 0 and self.may_leave(now))
             or now - self._open.opened_at >= limits.GATHER_SECONDS
             or self._open.size_bytes >= limits.GATHER_BYTES
             or self._open.weight >= limits.GATHER_MICROSECONDS_MAX
         )
 
-    def wait(self, now: float) -> float | None:
-        """Seconds until the open batch is due even behind an entry in flight; None without one."""
+    def wait(self, now: float, *, in_flight: int) -> float | None:
+        """Seconds until the open batch is due whatever happens; None without one."""
         if self._full:
             return 0.0
         if self._open is None:
             return None
-        return max(0.0, self._open.opened_at + limits.GATHER_SECONDS - now)
+        until = self._open.opened_at + limits.GATHER_SECONDS
+        if in_flight == 0 and self._open.pressing:
+            until = now if self.in_company else self._company_until
+        return max(0.0, until - now)
 
     def take(self) -> Batch[C] | None:
         """Remove and return the oldest batch; None if no command is gathered."""

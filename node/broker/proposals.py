@@ -83,7 +83,7 @@ class Proposals:
         self.weigh = weigh
         self.batcher: Batcher[Waiter | None] = Batcher(clocks.now)
         """The gathered commands."""
-        self._in_flight: dict[int, tuple[int, float]] = {}
+        self._in_flight: dict[int, tuple[int, int, float]] = {}
         self._next_ticket = 0
         self._in_flight_bytes = 0
         self.outcomes: list[Applied] = []
@@ -111,13 +111,19 @@ class Proposals:
     ) -> None:
         """Gather one command with its raw part; see `Batcher.add`. `build` must be valid input."""
         batcher = self.batcher
-        if not patient and not self._in_flight and batcher.patient:
-            self._turns.ask()
-        elif not batcher.gathered_bytes:
+        first, waits = not batcher.gathered_bytes, not batcher.in_company
+        batcher.add(build, waiter, raw, weight=weight, version=version, patient=patient)
+        if self._in_flight or patient:
             # The batch leaves with the next one, or when that entry commits; an earlier turn would
             # do nothing.
-            self._turns.within(limits.GATHER_SECONDS)
-        batcher.add(build, waiter, raw, weight=weight, version=version, patient=patient)
+            if first:
+                self._turns.within(limits.GATHER_SECONDS)
+        elif waits:
+            wait_s = batcher.wait(self._now(), in_flight=0)
+            if wait_s:
+                self._turns.within(wait_s)
+            else:
+                self._turns.ask()
 
     def propose_command(self, command: Command, waiter: Waiter | None) -> None:
         """Gather one command without a raw part."""
@@ -133,7 +139,7 @@ class Proposals:
         while (
             batcher.gathered_bytes
             and (
-                (committed and not batcher.patient)
+                (committed and batcher.may_leave(now))
                 or batcher.due(now, in_flight=len(self._in_flight))
             )
             and self._room
@@ -163,7 +169,7 @@ class Proposals:
         self._next_ticket += 1
         ticket, size = self._next_ticket, batch.size_bytes
         self.submitted_at = self._now()
-        self._in_flight[ticket] = size, self.submitted_at
+        self._in_flight[ticket] = size, batch.pressing, self.submitted_at
         self._in_flight_bytes += size
         self.entries_total += 1
         clocks = self._clocks
@@ -176,7 +182,9 @@ class Proposals:
 
     def wait(self) -> float | None:
         """Seconds until a gathered batch is due; None if none waits for time alone."""
-        return self.batcher.wait(self._now()) if self._room else None
+        if not self._room:
+            return None
+        return self.batcher.wait(self._now(), in_flight=len(self._in_flight))
 
     # --- outcomes ---------------------------------------------------------------------------------
 
@@ -187,12 +195,13 @@ class Proposals:
     def _done(self, ticket: int, waiters: Waiters, outcome: Outcome, index: int) -> None:
         if self._stopped:
             return  # The term ended meanwhile: no waiter is left.
-        size, submitted_at = self._in_flight.pop(ticket)
+        size, pressing, submitted_at = self._in_flight.pop(ticket)
         self._in_flight_bytes -= size
         if outcome is Outcome.COMMITTED:
             self._counters.commit.note(self._now() - submitted_at)
             if self.outcomes and self.outcomes[-1].index == index:
                 self.outcomes[-1].waiters = waiters
+            self.batcher.committed(size, pressing, submitted_at + limits.GATHER_SECONDS)
             if self.batcher.gathered_bytes:
                 self.flush(committed=True)
             return

@@ -78,7 +78,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         in_process(founders.test_a_member_whose_file_has_another_list_does_not_start, ("n1", "n2")),
     ),
     "acks alone leave at once": (
-        edited(Batcher, "due", "in_flight == 0 and not self._open.patient", "in_flight == 0"),
+        edited(Batcher, "due", "in_flight == 0 and self.may_leave(now)", "in_flight == 0"),
         _sync(batcher.test_patient_commands_alone_wait_two_milliseconds_with_nothing_on_its_way),
     ),
     "a command that is waited for waits with the acks before it": (
@@ -86,12 +86,50 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         _sync(batcher.test_a_command_that_is_waited_for_takes_the_patient_ones_along),
     ),
     "no turn comes for a command behind acks": (
-        edited(Proposals, "propose", "batcher.patient:", "not batcher.gathered_bytes:"),
+        edited(Proposals, "propose", "elif waits:", "elif first:"),
         _sync(proposals.test_a_patient_command_leaves_with_the_next_that_is_waited_for),
     ),
     "a commit sends acks alone": (
-        edited(Proposals, "flush", "committed and not batcher.patient", "committed"),
+        edited(Proposals, "flush", "committed and batcher.may_leave(now)", "committed"),
         _sync(proposals.test_a_commit_sends_no_patient_command_after_it),
+    ),
+    "no company is waited for behind an entry of messages": (
+        edited(Batcher, "committed", "size_bytes > limits.COMPANY_BYTES_MIN", "False"),
+        _sync(batcher.test_a_batch_waits_for_as_many_as_the_last_entry_answered_and_left_behind),
+    ),
+    "what has gathered behind an entry is no company": (
+        edited(Batcher, "committed", "pressing + gathered", "pressing"),
+        _sync(batcher.test_a_batch_waits_for_as_many_as_the_last_entry_answered_and_left_behind),
+    ),
+    "who was answered by an entry is no company": (
+        edited(Batcher, "committed", "pressing + gathered", "gathered"),
+        _sync(batcher.test_a_batch_waits_for_as_many_as_the_last_entry_answered_and_left_behind),
+    ),
+    "company is waited for without an end": (
+        edited(Batcher, "may_leave", "now >= self._company_until", "False"),
+        _sync(batcher.test_company_is_waited_for_until_an_instant),
+    ),
+    "company is waited for behind a small entry": (
+        edited(Batcher, "committed", "size_bytes > limits.COMPANY_BYTES_MIN", "True"),
+        _sync(batcher.test_behind_a_small_entry_no_company_is_waited_for),
+    ),
+    "the company of an earlier entry is still waited for": (
+        edited(Batcher, "committed", "self._company = 1", "pass"),
+        _sync(batcher.test_behind_a_small_entry_no_company_is_waited_for),
+    ),
+    "no turn comes when the wait for company is over": (
+        edited(Batcher, "wait", "else self._company_until", "else until"),
+        _sync(
+            proposals.test_company_that_does_not_come_is_waited_for_two_milliseconds_from_the_last_entry
+        ),
+    ),
+    "no turn comes when the company is there": (
+        edited(Batcher, "wait", "now if self.in_company else ", ""),
+        _sync(proposals.test_behind_an_entry_of_messages_the_next_waits_for_those_that_it_answered),
+    ),
+    "a command whose company is overdue has no turn": (
+        edited(Proposals, "propose", "self._turns.ask()", "pass"),
+        _sync(proposals.test_a_command_whose_company_is_overdue_has_a_turn_at_once),
     ),
     "a share of a client has no end": (
         edited(Share, "spend", "self.items >= self._items or now >= self._until", "False"),

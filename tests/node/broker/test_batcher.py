@@ -50,7 +50,7 @@ def test_with_nothing_on_its_way_a_command_goes_out_at_once() -> None:
 def test_a_batch_behind_an_entry_waits_two_milliseconds() -> None:
     batcher = gathered(10)
     assert not batcher.due(0.0019, in_flight=1)
-    assert batcher.wait(0.0005) == pytest.approx(0.0015)
+    assert batcher.wait(0.0005, in_flight=1) == pytest.approx(0.0015)
     assert batcher.due(0.0021, in_flight=1)
 
 
@@ -58,9 +58,9 @@ def test_patient_commands_alone_wait_two_milliseconds_with_nothing_on_its_way() 
     batcher: Batcher[int] = Batcher(lambda: 0.0)
     add(batcher, [15], 0, patient=True)
     add(batcher, [15], 1, patient=True)
-    assert batcher.patient
+    assert not batcher.may_leave(0.0)
     assert not batcher.due(0.0019, in_flight=0)
-    assert batcher.wait(0.0005) == pytest.approx(0.0015)
+    assert batcher.wait(0.0005, in_flight=1) == pytest.approx(0.0015)
     assert batcher.due(0.0021, in_flight=0)
 
 
@@ -69,10 +69,65 @@ def test_a_command_that_is_waited_for_takes_the_patient_ones_along() -> None:
     add(batcher, [15], 0, patient=True)
     add(batcher, [15], 1)
     add(batcher, [15], 2, patient=True)
-    assert not batcher.patient
+    assert batcher.may_leave(0.0)
     assert batcher.due(0.0, in_flight=0)
     assert taken(batcher).contexts == [0, 1, 2]
-    assert batcher.patient, "the next batch begins without a reason to hurry"
+    assert not batcher.may_leave(0.0), "the next batch begins without a reason to hurry"
+
+
+def behind_an_entry(size_bytes: int, *, pressing: int, gathered: int) -> Batcher[int]:
+    """A batcher whose last entry was answered at 1 ms, when so many commands had gathered."""
+    batcher: Batcher[int] = Batcher(lambda: 0.0005)
+    for number in range(gathered):
+        add(batcher, [15], number)
+    batcher.committed(size_bytes, pressing, 0.002)
+    return batcher
+
+
+def test_a_batch_waits_for_as_many_as_the_last_entry_answered_and_left_behind() -> None:
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=2, gathered=1)
+    assert not batcher.due(0.001, in_flight=0)
+    add(batcher, [15], 1)
+    assert not batcher.due(0.001, in_flight=0)
+    assert batcher.wait(0.0015, in_flight=0) == pytest.approx(0.0005)
+    add(batcher, [15], 2)
+    assert batcher.due(0.001, in_flight=0)
+    assert batcher.wait(0.001, in_flight=0) == 0.0
+
+
+def test_company_is_waited_for_until_an_instant() -> None:
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=2, gathered=1)
+    assert not batcher.due(0.0019, in_flight=0)
+    assert batcher.due(0.002, in_flight=0)
+
+
+def test_acks_alone_are_no_company() -> None:
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=2, gathered=0)
+    add(batcher, [15], 0)
+    add(batcher, [15], 1, patient=True)
+    assert not batcher.due(0.001, in_flight=0)
+
+
+def test_behind_an_entry_of_acks_a_command_leaves_at_once_and_acks_alone_do_not() -> None:
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=0, gathered=0)
+    add(batcher, [15], 0, patient=True)
+    assert not batcher.due(0.001, in_flight=0)
+    add(batcher, [15], 1)
+    assert batcher.due(0.001, in_flight=0)
+
+
+def test_behind_a_small_entry_no_company_is_waited_for() -> None:
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=9, gathered=9)
+    taken(batcher)
+    batcher.committed(limits.COMPANY_BYTES_MIN, 9, 0.002)
+    add(batcher, [15], 0)
+    assert batcher.due(0.001, in_flight=0)
+
+
+def test_a_program_that_is_alone_never_waits_for_company() -> None:
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=1, gathered=0)
+    add(batcher, [15], 0)
+    assert batcher.due(0.001, in_flight=0)
 
 
 def test_a_full_batch_of_patient_commands_leaves_at_once() -> None:
@@ -80,13 +135,13 @@ def test_a_full_batch_of_patient_commands_leaves_at_once() -> None:
     for number in range(limits.GATHER_COMMANDS_MAX + 1):
         add(batcher, [2], number, patient=True)
     assert batcher.due(0.0, in_flight=0)
-    assert not batcher.patient
+    assert batcher.may_leave(0.0)
 
 
 def test_nothing_gathered_is_never_due_and_waits_for_nothing() -> None:
     batcher: Batcher[int] = Batcher(lambda: 0.0)
     assert not batcher.due(100.0, in_flight=0)
-    assert batcher.wait(100.0) is None
+    assert batcher.wait(100.0, in_flight=0) is None
     assert batcher.take() is None
 
 

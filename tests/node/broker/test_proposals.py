@@ -69,14 +69,14 @@ class Scene:
             upgrade=cast("Upgrade", SimpleNamespace(used=1)),
         )
 
-    def propose(self, name: str, *, patient: bool = False) -> None:
+    def propose(self, name: str, raw: bytes = b"", *, patient: bool = False) -> None:
         """Propose a command, with a waiter for its reply."""
         waiter = Waiter(
             lambda _: self.told.append(f"{name} answered"),
             lost=lambda outcome: self.told.append(f"{name} {outcome.value}"),
         )
         plain = to_list(PauseQueue(name))
-        self.proposals.propose(lambda _: plain, waiter, weight=0, patient=patient)
+        self.proposals.propose(lambda _: plain, waiter, weight=0, raw=raw, patient=patient)
 
     def end(self, at: int, outcome: Outcome, index: int = 9) -> None:
         """The outcome of an entry, after its application where it has one."""
@@ -162,6 +162,63 @@ def test_a_commit_sends_no_patient_command_after_it() -> None:
     assert scene.told == ["turn within 0.002", "a answered", "turn"]
     scene.proposals.flush()
     assert len(scene.log.entries) == 2
+
+
+def behind_messages(*behind: str) -> Scene:
+    """A scene whose first entry, of `a` with 5 KiB and `b`, was answered after 1 ms; commands that
+    came meanwhile are behind it."""
+    made = Scene()
+    made.propose("a", bytes(5 * limits.KIB))
+    made.propose("b")
+    made.proposals.flush()
+    for name in behind:
+        made.propose(name)
+    made.now += 0.001
+    made.end(0, Outcome.COMMITTED)
+    made.told.clear()
+    return made
+
+
+def test_behind_an_entry_of_messages_the_next_waits_for_those_that_it_answered() -> None:
+    scene = behind_messages("c")
+    assert len(scene.log.entries) == 1
+    assert scene.proposals.wait() == pytest.approx(0.001)
+    scene.propose("a")
+    scene.propose("b")
+    assert scene.told[-1] == "turn"
+    scene.proposals.flush()
+    assert len(scene.log.entries) == 2
+    scene.end(1, Outcome.COMMITTED, 10)
+    assert scene.told[-3:] == ["c answered", "a answered", "b answered"]
+
+
+def test_a_commit_sends_at_once_what_has_its_company() -> None:
+    scene = behind_messages("c")
+    scene.now += limits.GATHER_SECONDS
+    scene.proposals.flush()
+    for name in ("d", "e"):
+        scene.propose(name)
+    scene.end(1, Outcome.COMMITTED, 10)
+    assert len(scene.log.entries) == 3, "an entry without messages calls for no company"
+
+
+def test_company_that_does_not_come_is_waited_for_two_milliseconds_from_the_last_entry() -> None:
+    scene = behind_messages()
+    scene.propose("c")
+    (said,) = scene.told
+    assert said.startswith("turn within 0.001")
+    scene.proposals.flush()
+    assert len(scene.log.entries) == 1
+    scene.now += limits.GATHER_SECONDS
+    scene.proposals.flush()
+    assert len(scene.log.entries) == 2
+
+
+def test_a_command_whose_company_is_overdue_has_a_turn_at_once() -> None:
+    scene = behind_messages()
+    scene.now += limits.GATHER_SECONDS
+    scene.propose("c")
+    assert scene.told == ["turn"]
 
 
 def test_a_command_with_bodies_asks_for_a_turn_at_once_as_any_other_does() -> None:
