@@ -75,6 +75,7 @@ def _pair(publishers: int, consumers: int, **more: Any) -> tuple[Clients, ...]:
 
 
 _RATES = {PUBLISHED: "", ACKED: "", CPU: ""}
+_CONFIRMS = {CONFIRM_P50: "", CONFIRM_P99: ""}
 
 ROWS: Final = (
     Row(
@@ -106,7 +107,7 @@ ROWS: Final = (
     Row(
         "window 100, prefetch 1000",
         _pair(1, 1, window=100, prefetch=1_000),
-        _RATES | {PUBLISHED: "x 1.73"},
+        _RATES | {PUBLISHED: "x 1.73"} | _CONFIRMS,
     ),
     Row(
         "one confirm at a time",
@@ -118,11 +119,15 @@ ROWS: Final = (
         (Clients("paced", rate=1_000), Clients("consume")),
         {END_P50: "x 0.25", END_P99: "x 0.25", CPU: ""},
     ),
-    Row("10,000 publish() a second", (Clients("paced", rate=10_000),), {CPU: "x 0.45"}),
+    Row(
+        "10,000 publish() a second",
+        (Clients("paced", rate=10_000),),
+        {CPU: "x 0.45"} | _CONFIRMS,
+    ),
     Row(
         "1,000 connections, 10 a second each",
         (Clients("paced", CONNECTIONS, rate=10 * CONNECTIONS),),
-        {CPU: "x 0.5"},
+        {CPU: "x 0.5"} | _CONFIRMS,
     ),
     Row("1,000 queues", (Clients("spread", queues=QUEUES),), {PUBLISHED: "x 5.4", CPU: ""}),
     Row("leader killed", (Clients("survive"),), {PAUSE: "x 0.37"}, kills=True),
