@@ -150,7 +150,7 @@ class Batcher(Generic[C]):
             return None
         until = self._open.opened_at + limits.GATHER_SECONDS
         if in_flight == 0 and self._open.pressing:
-            until = now if self.in_company else self._company_until
+            until = now if self.in_company else min(until, self._company_until)
         return max(0.0, until - now)
 
     def take(self) -> Batch[C] | None:

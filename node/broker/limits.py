@@ -27,6 +27,10 @@ COMPANY_BYTES_MIN: Final = 4 * KIB
 """Behind an entry of more the next one waits for company: where messages come one by one, less
 often than entries do, each leaves at once."""
 
+COMPANY_PART: Final = 0.25
+"""Part of the time that the last entry took to commit, for which company is waited for where that
+took longer than GATHER_SECONDS: on slow disks too those who were answered soon ask again."""
+
 GATHER_COMMANDS_MAX: Final = 4_096
 """Commands in one entry: bounds its size where commands carry no bodies."""
 

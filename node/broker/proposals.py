@@ -198,10 +198,14 @@ class Proposals:
         size, pressing, submitted_at = self._in_flight.pop(ticket)
         self._in_flight_bytes -= size
         if outcome is Outcome.COMMITTED:
-            self._counters.commit.note(self._now() - submitted_at)
+            now = self._now()
+            took_s = now - submitted_at
+            self._counters.commit.note(took_s)
             if self.outcomes and self.outcomes[-1].index == index:
                 self.outcomes[-1].waiters = waiters
-            self.batcher.committed(size, pressing, submitted_at + limits.GATHER_SECONDS)
+            part_s = min(took_s * limits.COMPANY_PART, limits.GATHER_SECONDS)
+            until = max(submitted_at + limits.GATHER_SECONDS, now + part_s)
+            self.batcher.committed(size, pressing, until)
             if self.batcher.gathered_bytes:
                 self.flush(committed=True)
             return

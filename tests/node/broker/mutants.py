@@ -118,7 +118,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         _sync(batcher.test_behind_a_small_entry_no_company_is_waited_for),
     ),
     "no turn comes when the wait for company is over": (
-        edited(Batcher, "wait", "else self._company_until", "else until"),
+        edited(Batcher, "wait", "else min(until, self._company_until)", "else until"),
         _sync(
             proposals.test_company_that_does_not_come_is_waited_for_two_milliseconds_from_the_last_entry
         ),
@@ -126,6 +126,14 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "no turn comes when the company is there": (
         edited(Batcher, "wait", "now if self.in_company else ", ""),
         _sync(proposals.test_behind_an_entry_of_messages_the_next_waits_for_those_that_it_answered),
+    ),
+    "behind a slow commit no company is waited for": (
+        edited(Proposals, "_done", "now + part_s", "now"),
+        in_process(
+            proposals.test_where_a_commit_takes_long_company_is_waited_for_a_part_of_that,
+            0.004,
+            0.001,
+        ),
     ),
     "a command whose company is overdue has no turn": (
         edited(Proposals, "propose", "self._turns.ask()", "pass"),

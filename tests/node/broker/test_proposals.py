@@ -214,6 +214,23 @@ def test_company_that_does_not_come_is_waited_for_two_milliseconds_from_the_last
     assert len(scene.log.entries) == 2
 
 
+@pytest.mark.parametrize(("took_s", "wait_s"), [(0.004, 0.001), (1.0, limits.GATHER_SECONDS)])
+def test_where_a_commit_takes_long_company_is_waited_for_a_part_of_that(
+    took_s: float, wait_s: float
+) -> None:
+    scene = Scene()
+    scene.propose("a", bytes(5 * limits.KIB))
+    scene.proposals.flush()
+    scene.now += took_s
+    scene.propose("b")
+    scene.end(0, Outcome.COMMITTED)
+    assert len(scene.log.entries) == 1
+    assert scene.proposals.wait() == pytest.approx(wait_s)
+    scene.propose("c")
+    scene.proposals.flush()
+    assert len(scene.log.entries) == 2
+
+
 def test_a_command_whose_company_is_overdue_has_a_turn_at_once() -> None:
     scene = behind_messages()
     scene.now += limits.GATHER_SECONDS
