@@ -2,12 +2,12 @@
 
 Owns the policy (decisions.md, "The batching policy"): flush at once when no entry is in flight;
 otherwise when an entry commits, when 2 ms have passed, or when 1 MiB has gathered. A batch of
-nothing but patient commands leaves only for the last two reasons, and one behind an entry of
-several messages waits until as many commands have gathered as that one answered and left behind.
-Commands are packed as they
-arrive, so that the size of an entry is exact, and their weights are added up, so that no entry
-takes long to apply. Must not know connections, Raft or what a command means: a caller passes its
-weight and an opaque context, and the context comes back with the batch.
+nothing but patient commands leaves only for the last two reasons. Commands with a raw part behind
+an entry of such wait until as many have gathered as that one answered and left behind, or one comes
+that may wait for nothing. Commands are packed as they arrive, so that the size of an entry is
+exact, and their weights are added up, so that no entry takes long to apply. Must not know
+connections, Raft or what a command means: a caller passes its weight and an opaque context, and the
+context comes back with the batch.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ class Batch(Generic[C]):
     weight: int = 0
     version: int = 0
     """The highest machine version that one of the commands needs, above the one in use."""
-    pressing: int = 0
-    """Commands among them that may not wait for company with nothing on its way."""
+    urgent: bool = False
+    """Whether one of the commands may wait for nothing."""
+    with_raw: int = 0
+    """Commands among them with a raw part, which wait for their like behind an entry of them."""
 
     def parts(self, *, version: int, stamp_ms: int, wall_ms: int) -> list[Buffer]:
         """Return the entry as parts for a single join; `version`: the one in use."""
@@ -56,7 +58,7 @@ class Batcher(Generic[C]):
         self._full: deque[Batch[C]] = deque()
         self._open: Batch[C] | None = None
         self._company = 1
-        """Pressing commands that make a batch which waits for no more."""
+        """Commands with a raw part that make a batch which waits for no more."""
         self._company_until = 0.0
         self.gathered_bytes = 0
         """Bytes of all commands that have not been taken; 0 only while there is none."""
@@ -76,7 +78,7 @@ class Batcher(Generic[C]):
         `build` returns the command's plain form, given the offset of `raw` in the entry's area.
         `weight`: microseconds that applying the command may take; `version`: the machine version
         that it needs, where that is not in use yet; `patient`: it may wait for company though no
-        entry is in flight.
+        entry is in flight. One with a raw part is not.
         """
         raw_bytes = len(raw)
         batch = self._open
@@ -101,32 +103,36 @@ class Batcher(Generic[C]):
         batch.weight += weight
         if version > batch.version:
             batch.version = version
-        if not patient:
-            batch.pressing += 1
+        if raw_bytes:
+            batch.with_raw += 1
+        elif not patient:
+            batch.urgent = True
         self.gathered_bytes += size
 
-    def committed(self, size_bytes: int, pressing: int, until: float) -> None:
-        """Expect company until then, behind an entry of that size with so many pressing commands.
+    def committed(self, size_bytes: int, with_raw: int, until: float) -> None:
+        """Expect company until then, behind an entry of that size with so many raw parts.
 
         Programs that were answered together are likely to ask again together, with those that
         asked meanwhile. Behind a small entry nothing is expected: there is too little to save.
         """
         self._company = 1
         if size_bytes > limits.COMPANY_BYTES_MIN:
-            gathered = 0 if self._open is None else self._open.pressing
-            self._company = max(1, pressing + gathered)
+            gathered = 0 if self._open is None else self._open.with_raw
+            self._company = max(1, with_raw + gathered)
             self._company_until = until
 
-    @property
     def in_company(self) -> bool:
-        """Whether what is gathered is pressing, with as much company as is expected."""
+        """Whether what is gathered need not wait: it is urgent, or as much as is expected."""
         batch = self._open
-        return bool(self._full) or (batch is not None and batch.pressing >= self._company)
+        return bool(self._full) or (
+            batch is not None and (batch.urgent or batch.with_raw >= self._company)
+        )
 
     def may_leave(self, now: float) -> bool:
-        """Whether what is gathered is pressing, and need not wait for company any more."""
-        return self.in_company or (
-            self._open is not None and self._open.pressing > 0 and now >= self._company_until
+        """Whether what is gathered need not wait any more, with nothing on its way."""
+        batch = self._open
+        return self.in_company() or (
+            batch is not None and batch.with_raw > 0 and now >= self._company_until
         )
 
     def due(self, now: float, *, in_flight: int) -> bool:
@@ -149,8 +155,8 @@ class Batcher(Generic[C]):
         if self._open is None:
             return None
         until = self._open.opened_at + limits.GATHER_SECONDS
-        if in_flight == 0 and self._open.pressing:
-            until = now if self.in_company else min(until, self._company_until)
+        if in_flight == 0 and (self._open.urgent or self._open.with_raw):
+            until = now if self.in_company() else min(until, self._company_until)
         return max(0.0, until - now)
 
     def take(self) -> Batch[C] | None:

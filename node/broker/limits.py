@@ -24,7 +24,7 @@ GATHER_SECONDS: Final = 0.002
 third of the CPU and costs nothing at the 99th percentile."""
 
 COMPANY_BYTES_MIN: Final = 4 * KIB
-"""Behind an entry of more the next one waits for company: where messages come one by one, less
+"""Behind an entry of more the next publishes wait for company: where messages come one by one, less
 often than entries do, each leaves at once."""
 
 COMPANY_PART: Final = 0.25

@@ -111,7 +111,7 @@ class Proposals:
     ) -> None:
         """Gather one command with its raw part; see `Batcher.add`. `build` must be valid input."""
         batcher = self.batcher
-        first, waits = not batcher.gathered_bytes, not batcher.in_company
+        first, waits = not batcher.gathered_bytes, not batcher.in_company()
         batcher.add(build, waiter, raw, weight=weight, version=version, patient=patient)
         if self._in_flight or patient:
             # The batch leaves with the next one, or when that entry commits; an earlier turn would
@@ -169,7 +169,7 @@ class Proposals:
         self._next_ticket += 1
         ticket, size = self._next_ticket, batch.size_bytes
         self.submitted_at = self._now()
-        self._in_flight[ticket] = size, batch.pressing, self.submitted_at
+        self._in_flight[ticket] = size, batch.with_raw, self.submitted_at
         self._in_flight_bytes += size
         self.entries_total += 1
         clocks = self._clocks
@@ -195,7 +195,7 @@ class Proposals:
     def _done(self, ticket: int, waiters: Waiters, outcome: Outcome, index: int) -> None:
         if self._stopped:
             return  # The term ended meanwhile: no waiter is left.
-        size, pressing, submitted_at = self._in_flight.pop(ticket)
+        size, with_raw, submitted_at = self._in_flight.pop(ticket)
         self._in_flight_bytes -= size
         if outcome is Outcome.COMMITTED:
             now = self._now()
@@ -205,7 +205,7 @@ class Proposals:
                 self.outcomes[-1].waiters = waiters
             part_s = min(took_s * limits.COMPANY_PART, limits.GATHER_SECONDS)
             until = max(submitted_at + limits.GATHER_SECONDS, now + part_s)
-            self.batcher.committed(size, pressing, until)
+            self.batcher.committed(size, with_raw, until)
             if self.batcher.gathered_bytes:
                 self.flush(committed=True)
             return

@@ -82,7 +82,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         _sync(batcher.test_patient_commands_alone_wait_two_milliseconds_with_nothing_on_its_way),
     ),
     "a command that is waited for waits with the acks before it": (
-        edited(Batcher, "add", "if not patient:", "if not patient and len(batch.packed) == 1:"),
+        edited(Batcher, "add", "elif not patient:", "elif not patient and len(batch.packed) == 1:"),
         _sync(batcher.test_a_command_that_is_waited_for_takes_the_patient_ones_along),
     ),
     "no turn comes for a command behind acks": (
@@ -98,12 +98,18 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         _sync(batcher.test_a_batch_waits_for_as_many_as_the_last_entry_answered_and_left_behind),
     ),
     "what has gathered behind an entry is no company": (
-        edited(Batcher, "committed", "pressing + gathered", "pressing"),
+        edited(Batcher, "committed", "with_raw + gathered", "with_raw"),
         _sync(batcher.test_a_batch_waits_for_as_many_as_the_last_entry_answered_and_left_behind),
     ),
     "who was answered by an entry is no company": (
-        edited(Batcher, "committed", "pressing + gathered", "gathered"),
+        edited(Batcher, "committed", "with_raw + gathered", "gathered"),
         _sync(batcher.test_a_batch_waits_for_as_many_as_the_last_entry_answered_and_left_behind),
+    ),
+    "a nack waits for the company of publishes": (
+        edited(Batcher, "in_company", "batch.urgent or ", ""),
+        _sync(
+            proposals.test_what_may_wait_for_nothing_has_a_turn_at_once_behind_an_entry_of_messages
+        ),
     ),
     "company is waited for without an end": (
         edited(Batcher, "may_leave", "now >= self._company_until", "False"),
@@ -124,7 +130,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         ),
     ),
     "no turn comes when the company is there": (
-        edited(Batcher, "wait", "now if self.in_company else ", ""),
+        edited(Batcher, "wait", "now if self.in_company() else ", ""),
         _sync(proposals.test_behind_an_entry_of_messages_the_next_waits_for_those_that_it_answered),
     ),
     "behind a slow commit no company is waited for": (

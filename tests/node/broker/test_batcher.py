@@ -75,58 +75,67 @@ def test_a_command_that_is_waited_for_takes_the_patient_ones_along() -> None:
     assert not batcher.may_leave(0.0), "the next batch begins without a reason to hurry"
 
 
-def behind_an_entry(size_bytes: int, *, pressing: int, gathered: int) -> Batcher[int]:
+def behind_an_entry(size_bytes: int, *, with_raw: int, gathered: int) -> Batcher[int]:
     """A batcher whose last entry was answered at 1 ms, when so many commands had gathered."""
     batcher: Batcher[int] = Batcher(lambda: 0.0005)
     for number in range(gathered):
-        add(batcher, [15], number)
-    batcher.committed(size_bytes, pressing, 0.002)
+        add(batcher, [15], number, b"body")
+    batcher.committed(size_bytes, with_raw, 0.002)
     return batcher
 
 
 def test_a_batch_waits_for_as_many_as_the_last_entry_answered_and_left_behind() -> None:
-    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=2, gathered=1)
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, with_raw=2, gathered=1)
     assert not batcher.due(0.001, in_flight=0)
-    add(batcher, [15], 1)
+    add(batcher, [15], 1, b"body")
     assert not batcher.due(0.001, in_flight=0)
     assert batcher.wait(0.0015, in_flight=0) == pytest.approx(0.0005)
-    add(batcher, [15], 2)
+    add(batcher, [15], 2, b"body")
     assert batcher.due(0.001, in_flight=0)
     assert batcher.wait(0.001, in_flight=0) == 0.0
 
 
 def test_company_is_waited_for_until_an_instant() -> None:
-    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=2, gathered=1)
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, with_raw=2, gathered=1)
     assert not batcher.due(0.0019, in_flight=0)
     assert batcher.due(0.002, in_flight=0)
 
 
 def test_acks_alone_are_no_company() -> None:
-    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=2, gathered=0)
-    add(batcher, [15], 0)
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, with_raw=2, gathered=0)
+    add(batcher, [15], 0, b"body")
     add(batcher, [15], 1, patient=True)
     assert not batcher.due(0.001, in_flight=0)
 
 
-def test_behind_an_entry_of_acks_a_command_leaves_at_once_and_acks_alone_do_not() -> None:
-    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=0, gathered=0)
-    add(batcher, [15], 0, patient=True)
+def test_what_may_wait_for_nothing_takes_those_along_that_wait_for_company() -> None:
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, with_raw=9, gathered=1)
     assert not batcher.due(0.001, in_flight=0)
     add(batcher, [15], 1)
+    assert batcher.due(0.001, in_flight=0)
+    assert batcher.wait(0.001, in_flight=0) == 0.0
+    assert taken(batcher).contexts == [0, 1]
+
+
+def test_behind_an_entry_of_acks_a_publish_leaves_at_once_and_acks_alone_do_not() -> None:
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, with_raw=0, gathered=0)
+    add(batcher, [15], 0, patient=True)
+    assert not batcher.due(0.001, in_flight=0)
+    add(batcher, [15], 1, b"body")
     assert batcher.due(0.001, in_flight=0)
 
 
 def test_behind_a_small_entry_no_company_is_waited_for() -> None:
-    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=9, gathered=9)
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, with_raw=9, gathered=9)
     taken(batcher)
     batcher.committed(limits.COMPANY_BYTES_MIN, 9, 0.002)
-    add(batcher, [15], 0)
+    add(batcher, [15], 0, b"body")
     assert batcher.due(0.001, in_flight=0)
 
 
 def test_a_program_that_is_alone_never_waits_for_company() -> None:
-    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, pressing=1, gathered=0)
-    add(batcher, [15], 0)
+    batcher = behind_an_entry(limits.COMPANY_BYTES_MIN + 1, with_raw=1, gathered=0)
+    add(batcher, [15], 0, b"body")
     assert batcher.due(0.001, in_flight=0)
 
 

@@ -169,10 +169,10 @@ def behind_messages(*behind: str) -> Scene:
     came meanwhile are behind it."""
     made = Scene()
     made.propose("a", bytes(5 * limits.KIB))
-    made.propose("b")
+    made.propose("b", b"body")
     made.proposals.flush()
     for name in behind:
-        made.propose(name)
+        made.propose(name, b"body")
     made.now += 0.001
     made.end(0, Outcome.COMMITTED)
     made.told.clear()
@@ -183,8 +183,8 @@ def test_behind_an_entry_of_messages_the_next_waits_for_those_that_it_answered()
     scene = behind_messages("c")
     assert len(scene.log.entries) == 1
     assert scene.proposals.wait() == pytest.approx(0.001)
-    scene.propose("a")
-    scene.propose("b")
+    scene.propose("a", b"body")
+    scene.propose("b", b"body")
     assert scene.told[-1] == "turn"
     scene.proposals.flush()
     assert len(scene.log.entries) == 2
@@ -192,19 +192,28 @@ def test_behind_an_entry_of_messages_the_next_waits_for_those_that_it_answered()
     assert scene.told[-3:] == ["c answered", "a answered", "b answered"]
 
 
+def test_what_may_wait_for_nothing_has_a_turn_at_once_behind_an_entry_of_messages() -> None:
+    scene = behind_messages("c")
+    scene.propose("nack")
+    assert scene.told == ["turn"]
+    scene.proposals.flush()
+    (_, (payload, _)) = scene.log.entries
+    assert len(entry.unpack(memoryview(payload)).commands) == 2
+
+
 def test_a_commit_sends_at_once_what_has_its_company() -> None:
     scene = behind_messages("c")
     scene.now += limits.GATHER_SECONDS
     scene.proposals.flush()
     for name in ("d", "e"):
-        scene.propose(name)
+        scene.propose(name, b"body")
     scene.end(1, Outcome.COMMITTED, 10)
     assert len(scene.log.entries) == 3, "an entry without messages calls for no company"
 
 
 def test_company_that_does_not_come_is_waited_for_two_milliseconds_from_the_last_entry() -> None:
     scene = behind_messages()
-    scene.propose("c")
+    scene.propose("c", b"body")
     (said,) = scene.told
     assert said.startswith("turn within 0.001")
     scene.proposals.flush()
@@ -222,11 +231,11 @@ def test_where_a_commit_takes_long_company_is_waited_for_a_part_of_that(
     scene.propose("a", bytes(5 * limits.KIB))
     scene.proposals.flush()
     scene.now += took_s
-    scene.propose("b")
+    scene.propose("b", b"body")
     scene.end(0, Outcome.COMMITTED)
     assert len(scene.log.entries) == 1
     assert scene.proposals.wait() == pytest.approx(wait_s)
-    scene.propose("c")
+    scene.propose("c", b"body")
     scene.proposals.flush()
     assert len(scene.log.entries) == 2
 
@@ -234,7 +243,7 @@ def test_where_a_commit_takes_long_company_is_waited_for_a_part_of_that(
 def test_a_command_whose_company_is_overdue_has_a_turn_at_once() -> None:
     scene = behind_messages()
     scene.now += limits.GATHER_SECONDS
-    scene.propose("c")
+    scene.propose("c", b"body")
     assert scene.told == ["turn"]
 
 
