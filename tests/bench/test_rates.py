@@ -83,6 +83,8 @@ def test_the_table_has_medians_their_ratio_and_a_dash_where_a_row_did_not_run() 
         [_WINDOW, PUBLISHED, "20,000 (10,000 to 30,000)", "40,000", "x 2.00", "x 1.73"],
         [_WINDOW, ACKED, "-", "-", "", ""],
         [_WINDOW, CPU, "-", "-", "", ""],
+        [_WINDOW, CONFIRM_P50, "-", "-", "", ""],
+        [_WINDOW, CONFIRM_P99, "-", "-", "", ""],
     ]
 
 
