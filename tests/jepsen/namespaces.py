@@ -49,7 +49,7 @@ table inet jep {
   chain in {
     type filter hook input priority 0; policy accept;
     ip saddr @cut drop
-    ip saddr @torn meta l4proto tcp reject with tcp reset
+    ip saddr @torn tcp flags & rst == 0 reject with tcp reset
     ip saddr @lossy numgen random mod 100 < %d drop
   }
   chain out {
@@ -227,10 +227,11 @@ class Namespaced:
         return "relay"
 
     def redial(self) -> None:
-        """End the connections between nodes that have to dial otherwise, once they know how."""
+        """End the connections between nodes that have to dial otherwise, once they know how: each
+        with what is sent on it next, which between two followers may take its time."""
         if self._relayed:
             for one, other in itertools.combinations(self.names, 2):
-                self.reset(one, other)
+                self._add(one, other, "torn")
 
     def lossy(self) -> None:
         """Nodes lose packets of each other."""
