@@ -8,9 +8,11 @@ not do what it should. Must not know which system runs.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 import time
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -23,9 +25,13 @@ T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
 NODES = 3
 
-BASE_PORTS = range(17_100, 32_000, 100)
+BASE_PORTS = range(10_000, 32_600, 100)
 """Below the range that kernels give to outgoing connections: another program's dialing would else
 take the port of a node while that node is down. Away from the default of 7100."""
+
+SHARE_ENV = "FIFO_BENCH_PORTS"
+"""Environment variable: `1/2` for the second half of the bases. Programs that start nodes side by
+side have one each, since a port is free too while the node that is to listen there is down."""
 
 LOOK_S = 0.02
 """Interval of looks at a condition, and so the precision of the time that it took."""
@@ -35,10 +41,17 @@ class ClusterFailed(Exception):
     """The cluster did not do what was asked of it; the text says what, and quotes its log."""
 
 
+_turns = count(random.randrange(len(BASE_PORTS)))
+
+
 def free_base(offsets: Iterable[int]) -> int:
-    """A base whose ports at these offsets (below 100) are free now: a different one each time."""
+    """A base whose ports at these offsets (below 100) are free now: of this program's share the one
+    that it was given longest ago."""
     wanted = list(offsets)
-    for base in random.sample(BASE_PORTS, len(BASE_PORTS)):
+    share, _, shares = os.environ.get(SHARE_ENV, "0/1").partition("/")
+    bases = BASE_PORTS[int(share) :: int(shares)]
+    for _ in bases:
+        base = bases[next(_turns) % len(bases)]
         if all(is_free(base + offset) for offset in wanted):
             return base
     raise ClusterFailed(
@@ -47,10 +60,10 @@ def free_base(offsets: Iterable[int]) -> int:
     )
 
 
-def free_ports(count: int) -> list[int]:
-    """Neighbouring ports that are free now."""
-    base = free_base(range(count))
-    return list(range(base, base + count))
+def free_ports(wanted: int) -> list[int]:
+    """So many neighbouring ports that are free now."""
+    base = free_base(range(wanted))
+    return list(range(base, base + wanted))
 
 
 def is_free(port: int) -> bool:

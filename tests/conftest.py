@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from bench.java import INSTALL_HINT, find_java
+from bench.loopback import SHARE_ENV
 from tests.support.quick import Budget, is_quick
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 # The configuration file of the account that runs the tests must not change them.
 os.environ.pop("FIFO_CONFIG", None)
+
+# Workers side by side start nodes on ports of their own, and so do the programs that they start.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+os.environ[SHARE_ENV] = f"{_WORKER}/{os.environ.get('PYTEST_XDIST_WORKER_COUNT', '1')}"
 
 # `--hypothesis-profile=thorough`: as long as a stateful test that leaves it the choice may take;
 # the machine's makes 100 000 steps of it. Never the same twice, also where CI's profile would be.

@@ -43,9 +43,7 @@ finally:
 def test_a_port_that_is_taken_meanwhile_leads_to_another_try(tmp_path: Path) -> None:
     """Two demos that start together must not both fail."""
     base = free_base(NODE_PORTS)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", base + NODE_PORTS[3]))
-        other.listen()
+    with socket.create_server(("127.0.0.1", base + NODE_PORTS[3])):
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(tmp_path), str(base)],
             env=environment(),
@@ -61,12 +59,11 @@ def test_a_base_with_a_taken_port_is_not_offered(monkeypatch: pytest.MonkeyPatch
     """Any of the nine ports counts."""
     base = free_base(NODE_PORTS)
     monkeypatch.setattr(loopback, "BASE_PORTS", range(base, base + 1))
+    monkeypatch.delenv(loopback.SHARE_ENV)
     assert free_base(NODE_PORTS) == base
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", base + NODE_PORTS[-1]))
-        other.listen()
-        with pytest.raises(ClusterFailed):
-            free_base(NODE_PORTS)
+    taken = socket.create_server(("127.0.0.1", base + NODE_PORTS[-1]))
+    with taken, pytest.raises(ClusterFailed):
+        free_base(NODE_PORTS)
 
 
 @pytest.mark.process

@@ -11,6 +11,7 @@ import pytest
 
 from bench.loopback import (
     BASE_PORTS,
+    SHARE_ENV,
     ClusterFailed,
     check_running,
     ended,
@@ -49,6 +50,24 @@ def test_free_ports_can_be_listened_on_and_lie_below_those_of_outgoing_connectio
     for port in found:
         assert BASE_PORTS.start <= port < BASE_PORTS.stop + 100
         listening(port).close()
+
+
+def test_programs_side_by_side_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port is free too while the node that listens there is down, and must not go to another."""
+
+    def given(share: str) -> set[int]:
+        monkeypatch.setenv(SHARE_ENV, share)
+        return {free_ports(1)[0] for _ in BASE_PORTS}
+
+    first, second = given("0/2"), given("1/2")
+    assert first
+    assert second
+    assert not first & second
+
+
+def test_ports_come_again_only_when_all_others_have_had_their_turn() -> None:
+    found = [free_ports(1)[0] for _ in range(20)]
+    assert len(set(found)) == len(found)
 
 
 def test_a_port_is_free_though_connections_to_it_have_just_ended() -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 import fifo
+from bench.loopback import free_ports
 from fifo.blocking import BlockingClient, BlockingMessage
 from fifo.wire import Frame
 from fifo.wire.messages import (
@@ -32,7 +33,6 @@ from fifo.wire.messages import (
     Subscribe,
 )
 from tests.client.test_control import PeerThread
-from tests.support.cluster import free_ports
 from tests.support.wire_peer import Line, Peer, confirm_all, receive_all, renew_all, subscribe_as
 
 

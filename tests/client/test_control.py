@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 import fifo
+from bench.loopback import free_ports
 from fifo.client import Environment, from_url, limits
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.threads import call_in
@@ -36,7 +37,6 @@ from fifo.wire.messages import (
     Subscribe,
     Welcome,
 )
-from tests.support.cluster import free_ports
 from tests.support.one_consumer import bodies, consuming, take
 from tests.support.wire_peer import Line, Peer, receive_all, renew_all, subscribe_as, until, welcome
 

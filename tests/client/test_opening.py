@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fifo
+from bench.loopback import free_ports
 from fifo.client import from_keywords, from_url, limits, redacted
 from fifo.client.connection.link import coalesced
 from fifo.client.errors import FifoError
@@ -26,7 +27,6 @@ from fifo.wire.messages import (
     QueueQuery,
     Redirect,
 )
-from tests.support.cluster import free_ports
 from tests.support.wire_peer import Line, Peer, until, welcome
 
 

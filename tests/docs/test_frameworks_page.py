@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 
 import fifo
+from bench.loopback import free_ports
 from tests.docs.passing import environment, printed
-from tests.support.cluster import eventually, free_ports
+from tests.support.cluster import eventually
 from tests.support.pages import blocks
 from tests.support.pytest_ids import ROOT
 from tests.support.shared import SharedCluster

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from bench.loopback import free_ports
 from tests.celery.app import EARLY
 from tests.suites import environment
 from tests.support.browser import BROWSER
-from tests.support.cluster import free_ports
 
 TASKS: Final = 3
 LOOKS: Final = 10

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from bench.loopback import free_ports
+
 START_SECONDS: Final = 10.0
 END_SECONDS: Final = 10.0
 
@@ -28,9 +30,7 @@ def redis(folder: Path) -> Iterator[int]:
     program = shutil.which("redis-server")
     if program is None:
         raise NoRedis("no redis-server (Debian: apt-get install redis-server)")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    (port,) = free_ports(1)
     with (folder / "redis.log").open("wb") as log:
         process = subprocess.Popen(
             [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],

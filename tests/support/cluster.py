@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bench.loopback import free_ports
 from node.broker.leadership import Leadership
 from node.config import Address, ClusterConfig, LimitSettings, cluster_config
 from node.http.server import HttpServer
@@ -53,18 +53,6 @@ def leadership_of(node: Node) -> Leadership:
     found = node.broker.leadership
     assert found is not None, "this node does not lead"
     return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback address that no process uses now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 def loopback_config(folder: Path, count: int, limits: LimitSettings | None = None) -> ClusterConfig:

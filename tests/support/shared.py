@@ -118,7 +118,7 @@ class SharedClusters:
         if self._cluster is not None:
             try:
                 self._cluster.make_ready()
-            except (TimeoutError, AssertionError, fifo.FifoError):
+            except (OSError, AssertionError, fifo.FifoError):  # a timeout is an OSError
                 self.close()
         if self._cluster is None:
             self._cluster = SharedCluster(loopback_config(self._new_folder(), 3))

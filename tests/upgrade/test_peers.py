@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.loopback import free_ports
 from node.peers.frames import PROTOCOL_NEWEST, PROTOCOL_OLDEST, FrameInvalid, encode
 from node.peers.handshake import TELLS, DialerSide, Identity, ListenerSide, new_incarnation
 from node.peers.versions import PeerVersions, Said
 from tests.node.raft.test_frames import feed, raw_frame, trusted
-from tests.node.raft.test_transport import CLUSTER, SECRET, Member, Stranger, free_ports, until
+from tests.node.raft.test_transport import CLUSTER, SECRET, Member, Stranger, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

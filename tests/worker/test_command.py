@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -18,6 +17,7 @@ import pytest
 
 import fifo
 import fifo.blocking
+from bench.loopback import free_ports
 from node.cli.processes import wait_until
 from tests.support.pytest_ids import ROOT
 from tests.support.shared import SharedCluster
@@ -166,9 +166,7 @@ def test_processes_are_kept_running_and_answer_probes_together(
     tmp_path: Path, shared_cluster: SharedCluster, started: list[Command]
 ) -> None:
     (tmp_path / "shop.py").write_text(APP)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     options = ("--processes", "2", "--health-port", str(port), "--health-file", "health")
     started.append(worker := Command(tmp_path, "shop:app", *options, url=shared_cluster.url))
     first = process_of(worker.until("ready:"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fifo
+from bench.loopback import free_ports
 from node.backup.errors import RebuildRefused
 from node.backup.file import Backup
 from node.backup.members import configuration_in
@@ -26,7 +27,7 @@ from node.journal.passport import Keeper
 from node.raft import Configuration, Journal, Member, encode
 from node.testing.disk import SimStorage
 from tests.node.cli.local import free_base_port
-from tests.support.cluster import LocalCluster, free_ports, loopback_config
+from tests.support.cluster import LocalCluster, loopback_config
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from bench.loopback import free_ports
 from node.broker.connections.listener import Listener
 from tests.support import rawclient
-from tests.support.cluster import eventually, free_ports, leadership_of, running, within
+from tests.support.cluster import eventually, leadership_of, running, within
 from tests.support.rawclient import connected
 
 

@@ -12,7 +12,6 @@ import json
 import os
 import pty
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from bench.loopback import free_base
 from node.cli.main import run
 from node.cli.processes import ProcessId, wait_gone, wait_until
 from node.cli.state import ClusterFolder
@@ -179,32 +179,5 @@ def running_cluster(folder: Path) -> Iterator[Local]:
 
 
 def free_base_port() -> int:
-    """A base of ten ports per node, of which those of three nodes are free now.
-
-    From below the range that kernels give to outgoing connections: the nodes' own dialing would
-    otherwise take a port that a node, started a moment later, wants to listen on.
-    """
-    for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            chance: int = probe.getsockname()[1]
-        # Workers of one run look at the same moment: each has every other block of ports.
-        block = 2 * (chance * 37 % ((_BASE_MAX - _BASE_MIN) // 80)) + _WORKER % 2
-        base = _BASE_MIN + 40 * block
-        if all(_free(base + 10 * i + j) for i in range(3) for j in (1, 2, 3)):
-            return base
-    raise AssertionError("no free range of ports")
-
-
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_BASE_MIN = 10_000
-_BASE_MAX = 32_700
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    """A base of ten ports per node, of which those of five nodes are free now."""
+    return free_base(range(10 * 5))

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fifo
+from bench.loopback import free_ports
 from node.cli.folders import adopt
 from node.config import Address, ClusterConfig, to_toml
 from node.server import Node
-from tests.support.cluster import LocalCluster, eventually, free_ports, loopback_config
+from tests.support.cluster import LocalCluster, eventually, loopback_config
 from tests.support.raft_probe import core, running_raft
 
 if TYPE_CHECKING:

@@ -371,9 +371,7 @@ def test_serve_refuses_an_unknown_or_missing_node_name(cli: Cli, tmp_path: Path)
 
 
 def test_serve_names_the_port_that_is_in_use(cli: Cli, base_port: int) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", base_port + 2))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", base_port + 2)):
         done = cli("serve", "--base-port", str(base_port))
     assert done.code == FAILED
     assert done.line.startswith(f"fifo: port {base_port + 2} (peer port of n1) is already in use;")
@@ -454,9 +452,7 @@ def test_cluster_commands_without_a_cluster_name_the_start_command(cli: Cli) -> 
 
 
 def test_cluster_start_names_port_and_node_of_a_port_in_use(cli: Cli, base_port: int) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", base_port + 13))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", base_port + 13)):
         done = cli("cluster", "start", "--base-port", str(base_port), "--detach")
     assert done.code == FAILED
     assert done.line == (

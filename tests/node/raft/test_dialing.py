@@ -10,10 +10,11 @@ import socket
 
 import pytest
 
+from bench.loopback import free_ports
 from node.peers import limits
 from node.peers.accepting import listening_socket
 from node.peers.dialing import DialingSockets
-from tests.node.raft.test_transport import Member, free_ports, until
+from tests.node.raft.test_transport import Member, until
 from tests.support.descriptors import no_descriptor_left
 
 

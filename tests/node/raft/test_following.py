@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.loopback import free_ports
 from node.peers import asking, limits
 from node.peers.asking import Question, Unanswered, ask
 from node.peers.frames import PROTOCOL_OF_CHANGES
 from node.peers.guests import Guest
 from node.peers.message import PeerNode
-from tests.node.raft.test_transport import Member, free_ports, until
+from tests.node.raft.test_transport import Member, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from bench.loopback import free_ports
 from node.peers import limits
 from node.peers.message import PeerNode
 from node.peers.tls import CertificateUnusable, PeerTls, names_in
 from node.raft.config import ConfigInvalid, RaftConfig
-from tests.node.raft.test_transport import CLUSTER, Member, free_ports, until
+from tests.node.raft.test_transport import CLUSTER, Member, until
 from tests.support.certificates import Authority
 from tests.support.cluster import LocalCluster, eventually, loopback_config
 from tests.support.rawclient import close_all, connected

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.loopback import free_ports
 from node.raft import (
     Journal,
     JournalLocked,
@@ -18,7 +19,7 @@ from node.raft import (
     RaftNode,
     TcpTransport,
 )
-from tests.node.raft.test_transport import free_ports, until
+from tests.node.raft.test_transport import until
 from tests.support import raft_probe
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import pytest
 
+from bench.loopback import free_ports
 from node.peers import limits
 from node.peers.frames import LENGTHS, PROTOCOL_NEWEST, Decoder, encode
 from node.peers.handshake import DialerSide, Identity
@@ -31,17 +32,6 @@ if TYPE_CHECKING:
 
 CLUSTER = b"transport-tests!"
 SECRET = b"only members know"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 async def until(condition: Callable[[], object], seconds: float = 8.0) -> None:
