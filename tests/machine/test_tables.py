@@ -67,6 +67,26 @@ def test_no_insertion_doubles_the_index_of_a_large_table_as_a_whole() -> None:
     assert sum(map(len, dicts)) == rows
 
 
+def test_runs_of_keys_are_put_and_found_as_each_key_alone() -> None:
+    """From and to any place beside where the dict of a large index changes."""
+    run = 1 << tables.RUN_BITS
+    changes = tables.SHARES[0] * run  # the first key of the second dict
+    for before, count in [(1, 2), (0, run), (run + 5, 3 * run), (3, 3), (2, 0)]:
+        spread = tables.Spread({})
+        keys = range(changes - before, changes - before + count)
+        first = keys.start
+        spread.put(keys, 9)
+        assert [key for key in range(changes + 5 * run) if key in spread] == list(keys)
+        assert {spread[key] for key in keys} <= {9}
+        for edge in {first - 1, first, first + count - 1, first + count}:
+            for low, high in ((edge - run, edge), (edge, edge + 1), (edge + 1, edge + 3 * run)):
+                looked = range(max(low, 0), high)
+                assert spread.has_any(looked) == any(key in spread for key in looked)
+        plain = tables.Spread({})
+        plain.put(list(keys), 9)
+        assert list(map(dict, plain.parts())) == list(map(dict, spread.parts()))
+
+
 def test_a_page_of_a_table_is_copied_at_its_first_change_and_not_again() -> None:
     table: Table[int, int] = Table()
     positions: PositionMap[int] = PositionMap()

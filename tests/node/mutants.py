@@ -8,6 +8,7 @@ from __future__ import annotations
 from node.absences import Absences
 from node.broker.connections import listener
 from node.cli import options
+from node.collector import Collector
 from node.http.doors import Door, Doors
 from node.journal.io.seats import Seats
 from node.peers.accepting import Acceptor
@@ -18,6 +19,7 @@ from tests.mutants.hunting import Hunt, Mutant
 from tests.mutants.in_process import in_process
 from tests.mutants.switch import Switch, edited
 from tests.node import test_absences as absences
+from tests.node import test_collector as collecting
 from tests.node import test_seldom as seldom
 from tests.node.cli import test_consume as consume
 from tests.node.http import test_doors as doors
@@ -56,6 +58,10 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a lack of descriptors is no alarm": (
         edited(listener, "descriptor_left", "problem.errno not in NO_DESCRIPTOR_ERRNOS", "True"),
         in_process(doors.test_a_lack_of_descriptors_is_an_alarm_and_passes),
+    ),
+    "Python collects young objects three times": (
+        edited(Collector, "__enter__", "YOUNG_OBJECTS, NEVER, NEVER", "700, 10, NEVER"),
+        in_process(collecting.test_what_is_made_in_a_turn_is_collected_once),
     ),
     "a leader is away for a look at all garbage": (
         edited(Absences, "may_go", "not leads and ", ""),

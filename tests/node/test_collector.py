@@ -69,6 +69,25 @@ def test_no_full_collection_begins_while_an_entry_is_applied() -> None:
         assert collector.collected.recent_total > 3
 
 
+def test_what_is_made_in_a_turn_is_collected_once() -> None:
+    """Python's own settings look at what stays three times, with that of a look."""
+    began: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            began.append(info["generation"])
+
+    with Collector() as collector:
+        gc.callbacks.append(note)
+        try:
+            held = [[place] for place in range(20_000)]
+            collector.look()
+        finally:
+            gc.callbacks.remove(note)
+    assert held
+    assert began == [2]
+
+
 def test_a_look_sees_new_objects_and_no_older_ones() -> None:
     held: list[list[int]] = []
     sizes = []
@@ -116,7 +135,7 @@ def test_restored_objects_are_put_aside_without_a_look() -> None:
         for _ in range(3):
             collector.look()
     assert held
-    assert not found
+    assert sum(found) < 1_000, found
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -124,8 +143,8 @@ def test_the_settings_of_the_collector_are_restored(fails: bool) -> None:
     before = gc.get_threshold()
     try:
         with Collector():
-            assert gc.get_threshold()[:2] == before[:2]
-            assert gc.get_threshold()[2] > 1_000_000
+            assert gc.get_threshold()[0] > 10 * before[0]
+            assert min(gc.get_threshold()[1:]) > 1_000_000
             if fails:
                 raise KeyError
     except KeyError:

@@ -17,9 +17,12 @@ PAGE_BITS = 10
 PAGE_ROWS = 1 << PAGE_BITS
 """Rows of a page: some ten microseconds to copy; a view costs an entry for each page."""
 
+RUN_BITS = 8
+"""256 neighbouring keys lie in one dict of a `Spread`: they come and go by stretches."""
+
 SHARES = (15, 16, 17, 18, 19, 20, 21, 22, 24, 26, 28, 30)
-"""Shares of the 256 last bytes of a key that the dicts of a `Spread` take: from n to 2 n, no two
-alike, so that they double one after the other. The largest has a ninth of all, and of the pause."""
+"""Shares of every 256 runs of keys that the dicts of a `Spread` take: from n to 2 n, no two alike,
+so that they double one after the other. The largest has a ninth of all, and of the pause."""
 
 SPREAD_ROWS = 1 << 14
 """Rows from which on the index of a table by number is a `Spread`, 0.1 microseconds dearer at each
@@ -61,43 +64,55 @@ class Spread:
     """Numbers by number, like a dict that never doubles as a whole: a dict of 700 000 entries takes
     40 ms to grow, within one insertion."""
 
-    __slots__ = ("_by_end", "_dicts")
+    __slots__ = ("_by_run", "_dicts")
 
     def __init__(self, numbers: dict[int, int]) -> None:
         self._dicts: list[dict[int, int]] = [{} for _ in SHARES]
-        self._by_end = [
+        self._by_run = [
             part for part, share in zip(self._dicts, SHARES, strict=True) for _ in range(share)
         ]
         for key, number in numbers.items():
             self[key] = number
 
     def __contains__(self, key: int) -> bool:
-        return key in self._by_end[key & 255]
+        return key in self._by_run[key >> RUN_BITS & 255]
 
     def __getitem__(self, key: int) -> int:
-        return self._by_end[key & 255][key]
+        return self._by_run[key >> RUN_BITS & 255][key]
 
     def __setitem__(self, key: int, number: int) -> None:
-        self._by_end[key & 255][key] = number
+        self._by_run[key >> RUN_BITS & 255][key] = number
 
-    def put(self, keys: Iterable[int], number: int) -> None:
+    def put(self, keys: Sequence[int], number: int) -> None:
         """The same number for each of the keys."""
-        by_end = self._by_end
-        for key in keys:
-            by_end[key & 255][key] = number
+        if type(keys) is range and keys.step == 1:
+            for part, run in self._runs(keys):
+                for key in run:
+                    part[key] = number
+        else:
+            for key in keys:
+                self[key] = number
 
-    def has_any(self, keys: Iterable[int]) -> bool:
-        """Whether one of the keys is there."""
-        by_end = self._by_end
-        return True in [key in by_end[key & 255] for key in keys]
+    def has_any(self, keys: range) -> bool:
+        """Whether one of the keys is there, which follow each other."""
+        return not all(part.keys().isdisjoint(run) for part, run in self._runs(keys))
+
+    def _runs(self, keys: range) -> Iterator[tuple[dict[int, int], range]]:
+        """The keys cut where the dict changes, each run with its dict."""
+        start = keys.start
+        while start < keys.stop:
+            number = start >> RUN_BITS
+            end = min(number + 1 << RUN_BITS, keys.stop)
+            yield self._by_run[number & 255], range(start, end)
+            start = end
 
     def get(self, key: int) -> int | None:
         """The number of a key, None where it is not there."""
-        return self._by_end[key & 255].get(key)
+        return self._by_run[key >> RUN_BITS & 255].get(key)
 
     def pop(self, key: int) -> int:
         """The number of a key that is there and leaves."""
-        return self._by_end[key & 255].pop(key)
+        return self._by_run[key >> RUN_BITS & 255].pop(key)
 
     def parts(self) -> Iterator[dict[int, int]]:
         """The dicts that hold the numbers, for `garbage.py` to empty in slices."""
@@ -147,8 +162,8 @@ class Table(Rows[K, V]):
             if self._count >= SPREAD_ROWS and type(key) is int and type(self.index) is dict:
                 self.index = Spread(self.index)
 
-    def has_any(self, keys: Sequence[K]) -> bool:
-        """Whether one of the keys is there."""
+    def has_any(self, keys: range) -> bool:
+        """Whether one of the keys is there, which are numbers that follow each other."""
         index = self.index
         if type(index) is dict:
             return not index.keys().isdisjoint(keys)

@@ -15,7 +15,7 @@ from fifo.machine import (
     returns,
 )
 from fifo.machine.snapshot import bodies, snapshot_layout
-from fifo.machine.state import locks, ordering, positions, ready, records, tables
+from fifo.machine.state import locks, ordering, ready
 from fifo.machine.verbs import (
     durable,
     publish,
@@ -35,7 +35,6 @@ from tests.machine import (
     test_publish_across,
     test_sessions,
     test_settle,
-    test_tables,
 )
 from tests.machine.model import (
     driving,
@@ -44,6 +43,7 @@ from tests.machine.model import (
     returning_bugs,
     running_bugs,
     session_bugs,
+    table_bugs,
 )
 from tests.mutants.hunting import Catch, Hunt, Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited, entry
@@ -611,42 +611,6 @@ BUGS: dict[str, Switch] = {
         "handle_of(key, consumer, token)",
         "handle_of(key, consumer, 1)",
     ),
-    "a page of a table is written though a view shares it": edited(
-        tables.Table,
-        "_writable",
-        "if page is None else page.copy()",
-        "if page is None else page",
-    ),
-    "a page of a table is copied at every change": edited(
-        tables.Table,
-        "_writable",
-        "self._owned[number] = None",
-        "self._owned.pop(number, None)",
-    ),
-    "a view of a table leaves its pages to the table alone": edited(
-        tables.Table,
-        "view",
-        "self._owned = {}",
-        "pass",
-    ),
-    "a page of delays is written though a view shares it": edited(
-        positions.PositionMap,
-        "_writable",
-        "if values is None else values.copy()",
-        "if values is None else values",
-    ),
-    "a page of delays is copied at every change": edited(
-        positions.PositionMap,
-        "_writable",
-        "self._owned[block] = None",
-        "self._owned.pop(block, None)",
-    ),
-    "a set of positions is changed though a view shares it": edited(
-        records.Queue,
-        "own",
-        "positions.generation != self.generation",
-        "False",
-    ),
     "a reserve goes beyond its bytes": edited(
         checkout,
         "deliver",
@@ -682,12 +646,8 @@ BUGS: dict[str, Switch] = {
     **returning_bugs.BUGS,
     **running_bugs.BUGS,
     **handing_bugs.BUGS,
+    **table_bugs.BUGS,
 }
-
-_SHARING = (
-    test_tables.test_a_page_of_a_table_is_copied_at_its_first_change_and_not_again,
-    test_tables.test_a_view_keeps_waiting_and_released_messages_as_they_were,
-)
 
 DIRECTED = {
     "a lock that the leader renewed is looked for too late": (
@@ -738,14 +698,9 @@ DIRECTED = {
     "a durable consumer's own nack at the limit counts as lost": (
         test_durables.test_the_own_nack_at_the_limit_is_not_among_what_an_ack_could_not_settle,
     ),
-    "a page of a table is written though a view shares it": _SHARING,
-    "a page of a table is copied at every change": _SHARING,
-    "a view of a table leaves its pages to the table alone": _SHARING,
-    "a page of delays is written though a view shares it": _SHARING,
-    "a page of delays is copied at every change": _SHARING,
-    "a set of positions is changed though a view shares it": _SHARING,
     **running_bugs.DIRECTED,
     **handing_bugs.DIRECTED,
+    **table_bugs.DIRECTED,
 }
 """Scenarios that stories and random runs cannot replace: large ones, or rare ones."""
 
