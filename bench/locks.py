@@ -99,15 +99,21 @@ async def expire_at_once(cluster: BenchCluster, sizes: LockSizes) -> list[LockFi
         await _until_locked(client, sizes.expiring)
 
         began: list[float] = []
+        before: list[float] = []
 
         async def expired() -> bool:
+            used = [*nodes.cpu_seconds(), time.process_time()]
             count = await nodes.metric("fifo_lock_expiry_lateness_seconds_count")
             if count:
                 began.append(time.monotonic())
+            else:
+                before[:] = used
             return count >= sizes.expiring
 
         await until(expired, PATIENCE_S, f"not all of {sizes.expiring} locks expired", LOOK_S)
         lasted = time.monotonic() - began[0]
+        after = [*nodes.cpu_seconds(), time.process_time()]
+        leader, *followers, program = [now - then for now, then in zip(after, before, strict=True)]
     page = await nodes.metrics()
     title = f"{sizes.expiring:,} locks of {holders} consumers run out at once"
     aim = "250" if sizes.expiring <= SOON else "2000"
@@ -115,6 +121,9 @@ async def expire_at_once(cluster: BenchCluster, sizes: LockSizes) -> list[LockFi
         LockFigure(title, "lateness p50, ms", _quantile_ms(page, 0.50)),
         LockFigure(title, "lateness p99, ms", _quantile_ms(page, 0.99), aim),
         LockFigure(title, "from the first to the last, s", lasted),
+        LockFigure(title, "CPU of the leader, s", leader),
+        LockFigure(title, "CPU of a follower, s", max(followers)),
+        LockFigure(title, "CPU of the program that holds them, s", program),
         *[
             LockFigure(title, f"longest {kind} of the loop, ms of CPU", 1000 * float(seconds), "20")
             for kind, seconds in _LONGEST.findall(page)

@@ -2,9 +2,11 @@
 
 A full collection looks at every object there is, which takes 60 to 210 milliseconds where a node
 holds a million messages with records of their own, and Python begins one in the middle of whatever
-runs. So the process that is a node owns its collections. Those of young objects, under a
-millisecond, stay Python's own. What outlives them is collected here, at the looks of the node's
-loop, and what is left then is put aside (`gc.freeze`), so that the next look does not see it again.
+runs. So the process that is a node owns its collections. Each look of the node's loop collects what
+has been made since the one before, and what is left then is put aside (`gc.freeze`), so that the
+next does not see it again. Python's own collections, of young objects, come only where no look came
+in time: by default they would see whatever stays twice before that, and take a fifth of the CPU in
+which a million locks expire.
 
 Nearly everything that was put aside dies by its reference count. A cycle that was put aside before
 it became garbage does not: when what is put aside has grown by half, and by `GROWN_OBJECTS_MIN` at
@@ -26,9 +28,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from types import TracebackType
 
-MIDDLE_COLLECTIONS: Final = 2
-"""A look collects what so many of Python's own collections of the middle generation have left: some
-ten thousand objects each, a millisecond or two."""
+YOUNG_OBJECTS: Final = 25_000
+"""More objects made than gone from which on Python collects the young ones, in the middle of
+whatever runs: a millisecond or two."""
 
 GROWN_OBJECTS_MIN: Final = 500_000
 """Objects that may join those put aside before all are looked at: at a hundred bytes or two each,
@@ -39,7 +41,7 @@ OVERDUE_TIMES: Final = 4
 million objects at the least, some 300 MB."""
 
 NEVER: Final = sys.maxsize >> 33
-"""A threshold of the oldest generation that no count reaches: full collections are ours."""
+"""A threshold of an older generation that no count reaches: those collections are ours."""
 
 
 @dataclass(slots=True)
@@ -69,7 +71,7 @@ class Collector:
     def __enter__(self) -> Collector:
         """Take over: what has been loaded up to now is put aside."""
         self._thresholds = gc.get_threshold()
-        gc.set_threshold(*self._thresholds[:2], NEVER)
+        gc.set_threshold(YOUNG_OBJECTS, NEVER, NEVER)
         gc.collect()
         self.adopt()
         return self
@@ -90,21 +92,18 @@ class Collector:
         self._measured()
 
     def look(self, *, at_all: bool = True) -> None:
-        """To be called often, where nothing waits: collects if enough has gathered. `at_all`: there
-        is time for a look at all there is, if that is due."""
+        """To be called often, where nothing waits: collects what was made since the last call.
+        `at_all`: there is time for a look at all there is, if that is due."""
         if self._due and at_all:
             self._look_at_all()
             return
-        middle = gc.get_count()[2]
-        if middle < MIDDLE_COLLECTIONS:
-            return
+        young, collections, _ = gc.get_count()
+        self._joined += young + collections * YOUNG_OBJECTS
         started = time.perf_counter()
         gc.collect()
         gc.freeze()
         self.collected.recent_total += 1
         self.collected.recent_seconds += time.perf_counter() - started
-        young, middles = self._thresholds[:2]
-        self._joined += (middle + 1) * (middles + 1) * (young + 1)
         if self._joined >= self._count_at:
             self._count()
 
