@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import signal
+import statistics
 import sys
 import time
 from dataclasses import dataclass
@@ -21,11 +22,14 @@ from bench.cluster import BenchCluster
 from bench.loopback import ClusterFailed, until
 from bench.rates.rows import (
     ACKED,
+    CLIENT_CPU,
     CONFIRM_P50,
     CONFIRM_P99,
     CPU,
     END_P50,
     END_P99,
+    FOLLOWER_CPU,
+    LEADER_CPU,
     PAUSE,
     PUBLISHED,
 )
@@ -214,19 +218,22 @@ class Measuring:
         return await until(agreed, LEADER_S, "no leader")
 
 
-async def _watch(nodes: Sequence[int], begin_ns: int, end_ns: int) -> float:
-    """CPU seconds of the nodes between two instants."""
+async def _watch(nodes: Sequence[int], begin_ns: int, end_ns: int) -> list[float]:
+    """CPU seconds of each node between two instants; 0 of one that has ended."""
     await _until(begin_ns)
     before = [cpu_seconds(pid) for pid in nodes]
     await _until(end_ns)
     after = [cpu_seconds(pid) for pid in nodes]
-    return sum(late - early for early, late in zip(before, after, strict=True) if late)
+    return [late and late - early for early, late in zip(before, after, strict=True)]
 
 
 def figures_of(
-    shown: dict[str, dict[str, float]], nodes_cpu_s: float, seconds: float
+    shown: dict[str, dict[str, float]], nodes_cpu_s: Sequence[float], seconds: float
 ) -> dict[str, float]:
-    """All figures of one run, from what its drivers counted; those of no meaning are left out."""
+    """All figures of one run, from what its drivers counted; those of no meaning are left out.
+
+    `nodes_cpu_s`: of each node, the leader's first.
+    """
     consumed = shown.get("consume")
     published = next((one for role, one in shown.items() if role != "consume"), None)
     figures = {}
@@ -241,8 +248,12 @@ def figures_of(
         figures[END_P50], figures[END_P99] = consumed["p50_ms"], consumed["p99_ms"]
     messages = max(one["messages"] for one in shown.values())
     if messages:
-        all_cpu_s = nodes_cpu_s + sum(one["cpu_s"] for one in shown.values())
-        figures[CPU] = all_cpu_s / messages * 1e6
+        leader_s, *followers_s = nodes_cpu_s
+        clients_s = sum(one["cpu_s"] for one in shown.values())
+        figures[CPU] = (leader_s + sum(followers_s) + clients_s) / messages * 1e6
+        figures[LEADER_CPU] = leader_s / messages * 1e6
+        figures[FOLLOWER_CPU] = statistics.mean(followers_s) / messages * 1e6
+        figures[CLIENT_CPU] = clients_s / messages * 1e6
     return figures
 
 

@@ -26,6 +26,9 @@ CONFIRM_P50 = "confirm p50, ms"
 CONFIRM_P99 = "confirm p99, ms"
 CPU = "CPU per message, us"
 """Of all processes, those of the nodes and of the clients: what bounds each rate on two cores."""
+LEADER_CPU = "of the leader, us"
+FOLLOWER_CPU = "of each follower, us"
+CLIENT_CPU = "of the client, us"
 PAUSE = "pause of confirms, s"
 
 HIGHER_IS_BETTER = (PUBLISHED, ACKED)
@@ -76,6 +79,7 @@ def _pair(publishers: int, consumers: int, **more: Any) -> tuple[Clients, ...]:
 
 _RATES = {PUBLISHED: "", ACKED: "", CPU: ""}
 _CONFIRMS = {CONFIRM_P50: "", CONFIRM_P99: ""}
+_BY_PROCESS = {LEADER_CPU: "", FOLLOWER_CPU: "", CLIENT_CPU: ""}
 
 ROWS: Final = (
     Row(
@@ -112,7 +116,7 @@ ROWS: Final = (
     Row(
         "one confirm at a time",
         (Clients("publish", window=1),),
-        {CONFIRM_P50: "x 0.64", CONFIRM_P99: "x 0.57", CPU: ""},
+        {CONFIRM_P50: "x 0.64", CONFIRM_P99: "x 0.57", CPU: ""} | _BY_PROCESS,
     ),
     Row(
         "1,000 a second, paced",

@@ -17,9 +17,22 @@ from bench.processes import environment
 from bench.rates import driver
 from bench.rates.__main__ import Figures, main, table_of
 from bench.rates.checkout import ROOT, Checkout, figures_of
-from bench.rates.rows import ACKED, CONFIRM_P50, CONFIRM_P99, CPU, END_P99, PAUSE, PUBLISHED, ROWS
+from bench.rates.rows import (
+    ACKED,
+    CLIENT_CPU,
+    CONFIRM_P50,
+    CONFIRM_P99,
+    CPU,
+    END_P99,
+    FOLLOWER_CPU,
+    LEADER_CPU,
+    PAUSE,
+    PUBLISHED,
+    ROWS,
+)
 
 _WINDOW = "window 100, prefetch 1000"
+LONE = {CONFIRM_P50, CONFIRM_P99, CPU, LEADER_CPU, FOLLOWER_CPU, CLIENT_CPU}
 SHOWN = {
     "messages": 1_000.0,
     "span_s": 1.9,
@@ -32,15 +45,17 @@ SHOWN = {
 
 def test_figures_are_those_of_the_roles_and_cpu_is_of_all_processes() -> None:
     acked = SHOWN | {"messages": 500.0}
-    figures = figures_of({"publish": SHOWN, "consume": acked}, 0.012, 2.0)
+    figures = figures_of({"publish": SHOWN, "consume": acked}, [0.006, 0.002, 0.004], 2.0)
     assert (figures[PUBLISHED], figures[ACKED]) == (500.0, 250.0)
     assert (figures[CONFIRM_P50], figures[END_P99], figures[PAUSE]) == (1.5, 9.0, 0.2)
     assert figures[CPU] == pytest.approx(20.0)  # 4, 4 and 12 ms for the thousand that were sent
-    assert PUBLISHED not in figures_of({"consume": acked}, 0.0, 2.0)
+    by_process = [figures[name] for name in (LEADER_CPU, FOLLOWER_CPU, CLIENT_CPU)]
+    assert by_process == pytest.approx([6.0, 3.0, 8.0])
+    assert PUBLISHED not in figures_of({"consume": acked}, [0.0] * 3, 2.0)
 
 
 def test_the_rate_of_a_consumer_alone_is_over_the_time_that_its_messages_lasted() -> None:
-    assert figures_of({"consume": SHOWN | {"span_s": 0.5}}, 0.0, 2.0)[ACKED] == 2_000.0
+    assert figures_of({"consume": SHOWN | {"span_s": 0.5}}, [0.0] * 3, 2.0)[ACKED] == 2_000.0
 
 
 async def test_a_confirm_that_never_comes_is_the_pause_up_to_the_end() -> None:
@@ -115,7 +130,7 @@ def test_rows_run_on_a_cluster_of_their_own_and_its_leader_is_killed_at_last() -
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)["figures"]
-    assert {one["figure"] for one in report} == {CONFIRM_P50, CONFIRM_P99, CPU, PAUSE}
+    assert {one["figure"] for one in report} == {*LONE, PAUSE}
     assert all(value > 0 for one in report for value in one["values"])
 
 
