@@ -119,7 +119,7 @@ class Collector:
         grown, allowed = gc.get_freeze_count() - self._live, self._allowed
         self._due = grown >= allowed
         self.overdue = grown >= OVERDUE_TIMES * allowed
-        self._expect(max(allowed - grown, allowed // 4))
+        self._expect(max(allowed - grown, allowed // 2))
 
     def _look_at_all(self) -> None:
         started = time.perf_counter()
