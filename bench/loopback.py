@@ -48,8 +48,7 @@ def free_base(offsets: Iterable[int]) -> int:
     """A base whose ports at these offsets (below 100) are free now: of this program's share the one
     that it was given longest ago."""
     wanted = list(offsets)
-    share, _, shares = os.environ.get(SHARE_ENV, "0/1").partition("/")
-    bases = BASE_PORTS[int(share) :: int(shares)]
+    bases = _own_bases()
     for _ in bases:
         base = bases[next(_turns) % len(bases)]
         if all(is_free(base + offset) for offset in wanted):
@@ -58,6 +57,15 @@ def free_base(offsets: Iterable[int]) -> int:
         f"no {len(wanted)} free ports on {LOOPBACK} from {BASE_PORTS.start} to {BASE_PORTS.stop};"
         " end other clusters of this machine"
     )
+
+
+def _own_bases() -> range:
+    """This program's share. Raises ClusterFailed where that is none."""
+    said = os.environ.get(SHARE_ENV, "0/1")
+    share, _, shares = said.partition("/")
+    if not (share.isdecimal() and shares.isdecimal() and int(share) < int(shares)):
+        raise ClusterFailed(f"{SHARE_ENV} is {said!r}: name a share like 1/2, from 0/2 on")
+    return BASE_PORTS[int(share) :: int(shares)]
 
 
 def free_ports(wanted: int) -> list[int]:

@@ -65,6 +65,13 @@ def test_programs_side_by_side_have_ports_of_their_own(monkeypatch: pytest.Monke
     assert not first & second
 
 
+@pytest.mark.parametrize("said", ["2/2", "1", "a/b", "-1/2", "0/0"])
+def test_a_share_that_is_none_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SHARE_ENV, said)
+    with pytest.raises(ClusterFailed, match=f"FIFO_BENCH_PORTS is '{said}': name a share like 1/2"):
+        free_ports(1)
+
+
 def test_ports_come_again_only_when_all_others_have_had_their_turn() -> None:
     found = [free_ports(1)[0] for _ in range(20)]
     assert len(set(found)) == len(found)

@@ -90,8 +90,9 @@ class Spread:
                 for key in run:
                     part[key] = number
         else:
+            by_run = self._by_run
             for key in keys:
-                self[key] = number
+                by_run[key >> RUN_BITS & 255][key] = number
 
     def has_any(self, keys: range) -> bool:
         """Whether one of the keys is there, which follow each other."""
